@@ -175,7 +175,8 @@ def test_a_package_called_training_that_was_imported_first_is_named(
 
 
 def test_the_command_scores_a_file(installed: Path, elsewhere: Path, home: Path):
-    pairs, scored = elsewhere / "pairs.csv", elsewhere / "scored.csv"
+    pairs = elsewhere / "pairs.csv"
+    scored = elsewhere / "scored.csv"
     pairs.write_text(
         "sentence1,sentence2\nA cat sleeps.,A kitten is asleep.\nA cat sleeps.,Stocks fell on Monday.\n"
     )

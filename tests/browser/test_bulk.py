@@ -287,7 +287,8 @@ def test_a_cross_encoder_adds_its_scores(open_page):
 
 def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open_page, tmp_path):
     path = tmp_path / "labelled.csv"
-    same, other = "A man sleeps.,A man is asleep.,yes\n", "A man sleeps.,The bank is closed.,no\n"
+    same = "A man sleeps.,A man is asleep.,yes\n"
+    other = "A man sleeps.,The bank is closed.,no\n"
     path.write_text(
         f"sentence1,sentence2,label\n{same * 6}{other * 6}A man sleeps.,A man sleeps.,no\n"
     )

@@ -34,10 +34,8 @@ def test_without_a_project_nothing_can_be_pressed_that_would_not_work(open_page,
     for button in ("begin", "create", "measure", "train", "export"):
         expect(page.locator(f"#label-{button}")).to_be_disabled()
     expect(page.locator("#report-label")).to_be_hidden()
-    card, form = (
-        page.locator("#label-card").bounding_box(),
-        page.locator("#label-new").bounding_box(),
-    )
+    card = page.locator("#label-card").bounding_box()
+    form = page.locator("#label-new").bounding_box()
     assert card["y"] < form["y"]
 
 

@@ -45,7 +45,8 @@ def hover(page: Page, place: str) -> None:
     box = page.locator(place).first.bounding_box()
     assert box is not None
     for step in range(64):
-        x, y = (step % 8 + 0.5) / 8, (step // 8 + 0.5) / 8
+        x = (step % 8 + 0.5) / 8
+        y = (step // 8 + 0.5) / 8
         page.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
         page.wait_for_timeout(20)
 

@@ -170,7 +170,8 @@ VALUES: dict[str, tuple[dict[str, str | bool], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VALUES)
 def test_an_address_gives_a_second_browser_what_was_chosen(open_page, chromium, path):
-    page, (controls, address) = open_page(path), VALUES[path]
+    page = open_page(path)
+    controls, address = VALUES[path]
     expect(page.locator(PAGES[path]).first).to_be_visible()
     page.wait_for_timeout(3_000)  # until the address is restored, it does not follow
     for control, value in controls.items():

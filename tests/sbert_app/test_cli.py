@@ -594,7 +594,8 @@ def test_serve_gives_the_settings_to_the_pages(
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int) -> None:
     """Press Ctrl-C as the method has been called so many times. A second time would end this process."""
-    original, times = getattr(owner, name), count(1)
+    original = getattr(owner, name)
+    times = count(1)
 
     def interrupted(*arguments: Any) -> None:
         original(*arguments)

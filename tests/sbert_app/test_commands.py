@@ -252,7 +252,8 @@ def test_the_doctor_names_an_extra_only_if_nothing_of_it_is_missing(
 
 
 def test_runs_are_named_by_a_beginning_or_by_their_name(run: Run, tmp_path: Path):
-    store, at = RunStore(tmp_path), ("--home", tmp_path)
+    store = RunStore(tmp_path)
+    at = ("--home", tmp_path)
     first, second = (store.create(RunConfig("regression", name=name)) for name in ("mine", "other"))
     assert run("runs", "show", "mine", *at, "--json").json["id"] == first.id
     assert run("runs", "rename", second.id[:-2], "my second", *at, "--json").json["id"] == second.id
@@ -263,7 +264,8 @@ def test_runs_are_named_by_a_beginning_or_by_their_name(run: Run, tmp_path: Path
 
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(run: Run, tmp_path: Path, piped):
-    made, at = RunStore(tmp_path).create(RunConfig("regression")), ("--home", tmp_path)
+    made = RunStore(tmp_path).create(RunConfig("regression"))
+    at = ("--home", tmp_path)
     piped("")
     said = run("runs", "delete", made.id, *at)
     assert (said.code, "add --yes" in said.complaint, made.folder.is_dir()) == (

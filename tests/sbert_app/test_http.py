@@ -150,7 +150,8 @@ def test_others_are_answered_while_hundreds_of_connections_say_nothing(shared_ap
 
 
 def test_a_thousand_requests_at_once_are_all_answered(shared_app):
-    texts, together = [f"text {number}" for number in range(1_000)], threading.Barrier(1_000)
+    texts = [f"text {number}" for number in range(1_000)]
+    together = threading.Barrier(1_000)
     with ThreadPoolExecutor(1_000) as pool:
         answers = pool.map(
             lambda text: (

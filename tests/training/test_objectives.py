@@ -28,7 +28,9 @@ from training.trainer.config import CHOICES, RunConfig
 from training.trainer.training_model import Loss, all_dims
 
 losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-B, D, K = 7, 12, 3
+B = 7
+D = 12
+K = 3
 
 
 def vectors(columns: int, seed: int = 0) -> list[Tensor]:
@@ -81,7 +83,8 @@ def assert_same(
 
 @pytest.mark.parametrize("concatenation", CONCATENATIONS)
 def test_classification_is_their_softmax_loss(concatenation):
-    columns, labels = vectors(2), torch.tensor([0, 1, 2, 0, 1, 2, 1])
+    columns = vectors(2)
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 1])
     ours = Classification(D, K, concatenation)
     parts = concatenation.split("+")
     other = losses.SoftmaxLoss(
@@ -98,7 +101,8 @@ def test_classification_is_their_softmax_loss(concatenation):
 
 
 def test_regression_and_mse_of_scores_are_their_cosine_similarity_loss():
-    columns, gold = vectors(2), torch.linspace(0, 1, B)
+    columns = vectors(2)
+    gold = torch.linspace(0, 1, B)
     assert_same(
         Regression()(columns, gold),
         theirs(losses.CosineSimilarityLoss(Lookup(columns)), columns, gold),
@@ -111,7 +115,8 @@ def test_regression_and_mse_of_scores_are_their_cosine_similarity_loss():
 
 @pytest.mark.parametrize("metric", DISTANCES)
 def test_triplet_is_their_triplet_loss(metric):
-    columns, margin = vectors(3), 5.0
+    columns = vectors(3)
+    margin = 5.0
     theirs_metric = getattr(losses.TripletDistanceMetric, metric.upper())
     other = losses.TripletLoss(
         Lookup(columns), distance_metric=theirs_metric, triplet_margin=margin
@@ -182,14 +187,16 @@ def test_cosent_and_angle_are_their_losses(kind, loss, scale, dimension):
 
 @pytest.mark.parametrize("margin", [0.5, 1.2])
 def test_contrastive_is_their_contrastive_loss(margin):
-    columns, labels = vectors(2), torch.tensor([0, 1, 0, 0, 1, 1, 0])
+    columns = vectors(2)
+    labels = torch.tensor([0, 1, 0, 0, 1, 1, 0])
     other = losses.ContrastiveLoss(Lookup(columns), margin=margin)
     assert_same(Contrastive(margin)(columns, labels), theirs(other, columns, labels), columns)
 
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_mse_of_vectors_is_their_mse_loss(columns):
-    student, teacher = vectors(columns), torch.stack(vectors(columns, seed=1), dim=1).detach()
+    student = vectors(columns)
+    teacher = torch.stack(vectors(columns, seed=1), dim=1).detach()
     other = losses.MSELoss(Lookup(student)).compute_loss_from_embeddings(
         student, list(teacher.unbind(1))
     )
@@ -227,7 +234,8 @@ def test_margin_mse_is_their_margin_mse_loss(similarity):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
-    dims, given_vectors = [D, 6, 3], vectors(columns)
+    dims = [D, 6, 3]
+    given_vectors = vectors(columns)
     model = Lookup(given_vectors)
     other = theirs(
         losses.MatryoshkaLoss(model, getattr(losses, name)(model), dims), given_vectors, target
@@ -236,10 +244,8 @@ def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
 
 
 def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_part():
-    columns, labels = (
-        [column.detach() for column in vectors(2)],
-        torch.tensor([0, 1, 2, 0, 1, 2, 1]),
-    )
+    columns = [column.detach() for column in vectors(2)]
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 1])
     whole = Classification(D, K)
     short = Classification(4, K)
     with torch.no_grad():

@@ -80,9 +80,11 @@ def test_equals_the_referee_with_padding_on_either_side_and_a_prompt_left_out(
     """Of sentences that are longer than the prompt; of shorter ones the referee keeps nothing."""
     hidden, mask = batch
     rows = mask.sum(dim=1) > skipped
-    hidden, mask = hidden[rows], mask[rows]
+    hidden = hidden[rows]
+    mask = mask[rows]
     if side == "left":
-        hidden, mask = hidden.flip(1), mask.flip(1)
+        hidden = hidden.flip(1)
+        mask = mask.flip(1)
     features = {"token_embeddings": hidden, "attention_mask": mask.long(), "prompt_length": skipped}
     if len(hidden):
         theirs = Pooling(DIMENSION, pooling_mode=names.split("+"), include_prompt=False)(features)

@@ -59,7 +59,8 @@ def test_int8_is_that_of_faiss(vectors):
 
 
 def test_fewer_bits_are_further_from_the_cosine_and_binary_counts_equal_bits(vectors):
-    u, v = vectors[:150], vectors[150:]
+    u = vectors[:150]
+    v = vectors[150:]
     errors = []
     for precision in PRECISIONS:
         a, b = (

@@ -65,7 +65,8 @@ def real() -> np.ndarray:
 
 @pytest.mark.parametrize("function", SIMILARITIES)
 def test_the_similarity_of_each_with_each(vectors, function):
-    u, v = 3 * vectors[:7], vectors[7:12]
+    u = 3 * vectors[:7]
+    v = vectors[7:12]
     expected = THEIRS[function](u, v).numpy()
     np.testing.assert_allclose(similarity(u, v, function), expected, atol=1e-5)
     tensors = similarity(torch.from_numpy(u), torch.from_numpy(v), function)
@@ -76,7 +77,8 @@ def test_the_similarity_of_each_with_each(vectors, function):
 @pytest.mark.parametrize("function", [*SIMILARITIES, util.dot_score])
 def test_search_finds_what_sentence_transformers_finds(real, function, monkeypatch):
     monkeypatch.setattr(search_index, "ROWS", 200)
-    queries, corpus = real[:200], 2 * real[200:]
+    queries = real[:200]
+    corpus = 2 * real[200:]
     expected = util.semantic_search(
         queries, corpus, top_k=5, score_function=THEIRS.get(function, function)
     )
@@ -93,10 +95,8 @@ def test_search_finds_what_sentence_transformers_finds(real, function, monkeypat
 
 @pytest.mark.parametrize("bits", BITS)
 def test_an_index_serves_any_number_of_searches(real, bits):
-    index, exact = (
-        QuantizedIndex(real, bits),
-        semantic_search(real[:20], SearchIndex(real), top_k=3),
-    )
+    index = QuantizedIndex(real, bits)
+    exact = semantic_search(real[:20], SearchIndex(real), top_k=3)
     found = semantic_search(2 * real[:20], index, top_k=3)
     for mine, best in zip(found, exact, strict=True):
         assert [hit["corpus_id"] for hit in mine] == [hit["corpus_id"] for hit in best]

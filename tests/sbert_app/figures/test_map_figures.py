@@ -99,7 +99,8 @@ class TestFigure:
         ("points", "kind"), [(FEW_POINTS, "scatter"), (FEW_POINTS + 1, "scattergl")]
     )
     def test_many_points_are_drawn_by_webgl_however_they_are_grouped(self, points, kind):
-        places, sentences = np.zeros((points, 2), dtype=np.float32), ["one"] * points
+        places = np.zeros((points, 2), dtype=np.float32)
+        sentences = ["one"] * points
         colouring = make_labels("kind", ["a", "b"] * (points // 2) + ["a"] * (points % 2))
         figure = map_figure(MapData([places], ["before"], sentences, colouring))
         assert [trace.type for trace in figure.data] == [kind, kind]

@@ -63,7 +63,8 @@ def shown(
     scored: Comparison | None = None, curve: Calibration | None = CURVE, **changes: object
 ) -> str:
     """The answer to a pair, whose cosines under all poolings have one curve."""
-    errors, measuring = changes.pop("failures", ()), changes.pop("measuring", False)
+    errors = changes.pop("failures", ())
+    measuring = changes.pop("measuring", False)
     found = answer(scored, **changes)
     curves = [dict.fromkeys(each.by_pooling, curve) for each in found.comparisons]
     return answers.result(found, curves, measuring, errors)

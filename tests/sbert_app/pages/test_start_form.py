@@ -29,7 +29,8 @@ def test_the_answer_to_older_values_is_not_shown_and_what_is_wrong_stands_in_its
         return run, lambda rate: f"{run.steps} steps"
 
     with gr.Blocks():
-        planned, field = gr.HTML(), gr.Number()
+        planned = gr.HTML()
+        field = gr.Number()
         form = StartForm(RunStore(tmp_path), [field], planned, estimate)
     assert form._estimate(asked, 100) == {planned: gr.skip()}
     assert newer == [{planned: "12 steps"}]

@@ -187,8 +187,10 @@ def test_the_picker_of_encodings_opens_uploads_alone(services, tmp_path):
     """Its input is what the browser sends: any path at all."""
     with gr.Blocks():
         controls = DataUpload(services, gr.Dropdown(), gr.UploadButton(), [], "mine")
-    data, panel = controls.data, controls.panel
-    secret, upload = tmp_path / "secret.csv", tmp_path / "old.csv"
+    data = controls.data
+    panel = controls.panel
+    secret = tmp_path / "secret.csv"
+    upload = tmp_path / "old.csv"
     for file in (secret, upload):
         file.write_text("sentence1,sentence2\nпароль,кот\n" * 20, encoding="koi8-r")
     told = controls.read_as(str(secret), "koi8_r")
@@ -200,7 +202,8 @@ def test_the_picker_of_encodings_opens_uploads_alone(services, tmp_path):
 
 def test_uploads_kept_for_runs_have_their_limit(tmp_path):
     services = Services.start(Settings(home=tmp_path / "home", temp_limit_mb=1))
-    file, small = tmp_path / "mine.csv", tmp_path / "small.csv"
+    file = tmp_path / "mine.csv"
+    small = tmp_path / "small.csv"
     file.write_bytes(b"x" * 900_000)
     small.write_bytes(b"x" * 100_000)
     services.check_kept_room(file)
@@ -258,11 +261,9 @@ def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds_but_the_open
     services,
 ):
     store = services.jobs.store
-    one, two, three = (
-        finished(store, "one"),
-        finished(store, "two", seed=1),
-        finished(store, "three"),
-    )
+    one = finished(store, "one")
+    two = finished(store, "two", seed=1)
+    three = finished(store, "three")
     write(store, two.id, evaluation(11, 0.87, best=True))
     runs = [three, store.get(two.id), one]
     group = RunGroup("x", "seeds: pooling <x>", frozenset({one.id, two.id}), differ_in_seed=True)
@@ -330,7 +331,8 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several_of_one_measure(servic
     curve = Curve(HOSTILE, "#0072B2", store.events(run.id), 10, "spearman")
     for draw in FIGURES.values():
         assert len(draw([]).data) == 0
-        one, two = draw([curve]), draw([curve, curve])
+        one = draw([curve])
+        two = draw([curve, curve])
         assert len(two.data) == 2 * len(one.data) > 0
         assert "<img" not in one.to_json().replace("\\u003c", "<")
     assert len(FIGURES["measure"]([curve, replace(curve, measure="accuracy")]).data) == 1
@@ -405,9 +407,11 @@ def test_events_of_other_types_than_are_written_break_neither_the_list_nor_a_fig
     services, value
 ):
     store = services.jobs.store
-    sound, odd = finished(store), finished(store)
+    sound = finished(store)
+    odd = finished(store)
     events = [json.loads(line) for line in (odd.folder / "events.jsonl").read_text().splitlines()]
-    one_of_each_kind, others = events[:3], events[3:]
+    one_of_each_kind = events[:3]
+    others = events[3:]
     for name in dict.fromkeys(name for event in one_of_each_kind for name in event):
         changed = [
             event | {name: value} if name in event else event for event in one_of_each_kind
@@ -446,7 +450,8 @@ def panel(services) -> train_live.RunPanel:
 
 
 def test_only_what_has_changed_is_sent(services, panel):
-    store, sent = services.jobs.store, {}
+    store = services.jobs.store
+    sent = {}
     run = finished(store)
     assert panel.look("", ())[panel.timer].version == train_live.IDLE_SECONDS
     assert set(panel.figures.values()) <= set(changes(panel.look("", ()), sent))
@@ -460,7 +465,8 @@ def test_only_what_has_changed_is_sent(services, panel):
 
 def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(services, panel):
     store = services.jobs.store
-    one, three = finished(store, "one"), finished(store, "three")
+    one = finished(store, "one")
+    three = finished(store, "three")
     two = store.create(RunConfig("regression", name="two"))
     with store.lease(two.id):
         assert panel.look("", ())[panel.timer].version == train_live.BUSY_SECONDS
@@ -473,7 +479,8 @@ def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(
     services, panel, monkeypatch
 ):
     store = services.jobs.store
-    run, read = finished(store), store.recent
+    run = finished(store)
+    read = store.recent
 
     def read_and_delete(*page):
         runs = read(*page)
@@ -489,7 +496,8 @@ def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(
 
 
 def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):
-    store, files = services.jobs.store, set()
+    store = services.jobs.store
+    files = set()
     for run in (finished(store, "one name"), finished(store, "one name")):
         (run.folder / "model").mkdir()
         (run.folder / "model/modules.json").write_text("[]")
@@ -502,11 +510,9 @@ def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):
 
 def test_the_run_at_work_is_followed_unless_another_is_opened(services):
     store = services.jobs.store
-    old, waiting, new = (
-        finished(store, "old"),
-        store.create(RunConfig("mnrl")),
-        finished(store, "new"),
-    )
+    old = finished(store, "old")
+    waiting = store.create(RunConfig("mnrl"))
+    new = finished(store, "new")
     runs = store.list()
     assert train_live.select_run(runs, "").id == waiting.id
     assert train_live.select_run(runs, old.id).id == old.id

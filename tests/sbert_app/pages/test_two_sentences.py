@@ -76,7 +76,8 @@ def test_the_cosine_does_not_wait_for_the_cross_encoder(page):
     inputs = [
         field.value for field in (page.a, page.b, page.model, page.pooling, page.cross, page.second)
     ]
-    request, questions = SimpleNamespace(headers={}), {}
+    request = SimpleNamespace(headers={})
+    questions = {}
     models = page.services.models
     assert not models.has("minilm-stsb")
     first = page.answer_first(request, *inputs, None, shown_model, stopped, questions)

@@ -27,7 +27,8 @@ def carriers() -> list[type[UserFacingError]]:
         for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    found, classes = [UserFacingError], [UserFacingError]
+    found = [UserFacingError]
+    classes = [UserFacingError]
     while classes:
         subclasses = [
             each
@@ -83,7 +84,8 @@ def test_a_run_that_failed_says_why_without_the_folder(tmp_path):
     jobs = Services.start(Settings(home=tmp_path)).jobs
     run = jobs.store.create(RunConfig("regression"))
     with jobs.store.lease(run.id) as work:
-        work.state, work.reason = "failed", SAID
+        work.state = "failed"
+        work.reason = SAID
     shown = status(jobs.store.get(run.id), 0)
     assert "Pairs.csv cannot be read" in shown and "uploads" not in shown
 

@@ -137,7 +137,8 @@ def test_guessing_is_slowed_down():
 
 
 def test_guesses_that_come_together_are_counted_before_they_are_judged_one_at_a_time(monkeypatch):
-    judged, at_once = [], threading.Semaphore(1)
+    judged = []
+    at_once = threading.Semaphore(1)
 
     def judge(self, user, password):
         assert at_once.acquire(blocking=False)

@@ -15,8 +15,10 @@ from sbert_app.settings import Settings
 from training.models.encoder import Encoder
 
 pytestmark = pytest.mark.slow
-MODEL, CROSS = "all-MiniLM-L6-v2", "minilm-stsb"
-QUERY, DOCUMENTS = "a sleeping cat", ["Prices rose.", "A kitten is asleep.", "It rains."]
+MODEL = "all-MiniLM-L6-v2"
+CROSS = "minilm-stsb"
+QUERY = "a sleeping cat"
+DOCUMENTS = ["Prices rose.", "A kitten is asleep.", "It rains."]
 TEXTS = ["A cat sleeps.", "", "Prices rose in March."]
 
 

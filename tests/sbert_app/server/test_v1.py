@@ -146,7 +146,9 @@ def test_a_prompt_that_the_folder_does_not_have_is_named(prompted):
 
 def test_a_bi_encoder_ranks_with_the_prompts_of_its_folder(prompted):
     http, folder = prompted
-    query, documents, encoder = "a cat", ["a dog", "a cat"], Encoder.load(folder)
+    query = "a cat"
+    documents = ["a dog", "a cat"]
+    encoder = Encoder.load(folder)
     ranked = http.post(
         "/v1/rerank", json={"model": folder, "query": query, "documents": documents}
     ).json()
@@ -273,7 +275,8 @@ def test_other_addresses_and_methods_are_told_in_openais_form(http):
 def test_too_many_requests_of_an_address_are_a_429(services, monkeypatch):
     """OpenAI's client takes it as a request to try again."""
     monkeypatch.setattr(v1, "AT_ONCE", 1)
-    entered, release = threading.Event(), threading.Event()
+    entered = threading.Event()
+    release = threading.Event()
 
     def slow(call: Call, body: EmbeddingsBody) -> Embeddings:
         entered.set()
@@ -299,10 +302,8 @@ def value(name, **labels):
 def test_requests_of_several_clients_are_computed_in_one_batch(client, services):
     client.embeddings.create(model=MODEL, input="warm")
     processing = services.models.get(MODEL, Encoder).inference._batcher._processing
-    batches, requests = (
-        value("sbert_lab_batch_requests_count"),
-        value("sbert_lab_batch_requests_sum"),
-    )
+    batches = value("sbert_lab_batch_requests_count")
+    requests = value("sbert_lab_batch_requests_sum")
     with ThreadPoolExecutor(6) as threads:
         with processing:  # a batch is being computed
             texts = [f"Sentence number {i}." for i in range(6)]
@@ -388,7 +389,8 @@ def test_what_nobody_waits_for_is_not_computed(services, request_: Body):
 
 
 def test_a_client_that_goes_ends_its_computation_within_a_second(request, monkeypatch):
-    begun, stopped = threading.Event(), threading.Event()
+    begun = threading.Event()
+    stopped = threading.Event()
 
     def slow(call: Call, body: EmbeddingsBody) -> Embeddings:
         begun.set()
@@ -412,7 +414,8 @@ def test_mtebs_own_openai_wrapper_scores_the_sts_benchmark(address, home):
     mteb = pytest.importorskip("mteb")
     from mteb.models.openai_wrappers import OpenAIAPIEncodeWrapper
 
-    task, data = find_task("STSBenchmark"), load_data("stsb:test", home).select(range(0, 1_379, 10))
+    task = find_task("STSBenchmark")
+    data = load_data("stsb:test", home).select(range(0, 1_379, 10))
     give_data(task, data)
     model = OpenAIAPIEncodeWrapper(
         address, MODEL, "any", modalities=["text"], use_chat_template=False

@@ -124,7 +124,8 @@ def test_an_upload_may_be_named_but_not_a_link_out_of_its_folder(policy, files):
 
 def test_a_name_joined_to_an_upload_is_checked_as_the_loader_reads_it(policy, files):
     """As a path, "<upload>+<other path>" lies in the folder of uploads; it is read as two files."""
-    upload, secret = files / "uploads" / "mine.csv", files / "secret.env"
+    upload = files / "uploads" / "mine.csv"
+    secret = files / "secret.env"
     for name in (
         f"{upload}+{secret}",
         f"{upload}?encoding=koi8-r+{secret}",
@@ -236,7 +237,8 @@ def test_every_way_to_start_runs_trains_as_briefly(tmp_path):
     )
     jobs = RunQueue(RunStore(tmp_path / "home"))
     jobs.starts_workers = False
-    access, pairs = AccessPolicy([tmp_path], is_public=True), str(tmp_path / "pairs.csv")
+    access = AccessPolicy([tmp_path], is_public=True)
+    pairs = str(tmp_path / "pairs.csv")
     config = RunConfig(
         "regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000
     )

@@ -32,7 +32,8 @@ class TestWindow:
 
     def test_visitors_are_forgotten_when_there_are_too_many(self, monkeypatch):
         monkeypatch.setattr(access, "MOST_VISITORS", 3)
-        bytes_in_an_hour, at_once = Quota(100, 3600), Quota(100)
+        bytes_in_an_hour = Quota(100, 3600)
+        at_once = Quota(100)
         for n in range(10):
             bytes_in_an_hour.take(str(n), 100)
             at_once.take(str(n), 100)

@@ -36,7 +36,8 @@ def workbook(
     changes: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> str:
     """A workbook; in the parts that ``changes`` names a pattern is replaced."""
-    book, plain = Workbook(), path.with_suffix(".plain")
+    book = Workbook()
+    plain = path.with_suffix(".plain")
     for row in rows:
         book.worksheets[0].append(row)
     book.save(plain)

@@ -9,7 +9,8 @@ from training import Dataset, InputError, open_model, score
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import as_dataset
 
-FIRST, SECOND = ["a cat", "a dog", "a car"], ["a kitten", "a puppy", "a tree"]
+FIRST = ["a cat", "a dog", "a car"]
+SECOND = ["a kitten", "a puppy", "a tree"]
 
 
 def test_pairs_have_scores_or_labels_or_neither():

@@ -40,7 +40,8 @@ def test_uniformity_and_alignment_are_wang_and_isolas():
     x = torch.nn.functional.normalize(torch.tensor(draw(20, 8)), dim=1)
     expected = torch.pdist(x, p=2).pow(2).mul(-2).exp().mean().log()
     assert uniformity(x.numpy()) == pytest.approx(expected.item(), abs=1e-5)
-    x, y = draw(10, 8), draw(10, 8, seed=1)
+    x = draw(10, 8)
+    y = draw(10, 8, seed=1)
     assert alignment(x, x * 3) == pytest.approx(0, abs=1e-6)
     assert alignment(np.eye(2), np.eye(2)[::-1]) == pytest.approx(2)
     expected = (

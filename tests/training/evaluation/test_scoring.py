@@ -26,7 +26,8 @@ def test_the_referee_agrees_under_each_similarity(tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
-    data, folder = load_data("stsb:test").select(range(100)), make_model(tmp_path / "tiny")
+    data = load_data("stsb:test").select(range(100))
+    folder = make_model(tmp_path / "tiny")
     result = evaluate(Encoder.load(str(folder), dtype="float32"), data)
     referee = EmbeddingSimilarityEvaluator(
         *data.columns, data.scores, similarity_fn_names=list(SIMILARITIES)

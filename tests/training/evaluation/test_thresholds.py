@@ -157,7 +157,8 @@ class TestPrecision:
         )
 
     def test_what_no_threshold_reaches_is_said_and_not_invented(self):
-        scores, matches = np.tile([0.9, 0.8, 0.7, 0.6], 20), np.tile([False, True, False, True], 20)
+        scores = np.tile([0.9, 0.8, 0.7, 0.6], 20)
+        matches = np.tile([False, True, False, True], 20)
         choice = decide(scores, matches, ("precision=0.95",)).choices[0]
         assert not choice.exists
         assert np.isnan(choice.recall.value)
@@ -287,7 +288,8 @@ def test_the_answer_is_plain_json_of_no_more_criteria_than_allowed():
     assert json.loads(json.dumps(values))["choices"][0]["threshold"]["low"] > 0
     assert list(dict.fromkeys(each["criterion"] for each in values["choices"])) == list(CRITERIA)
     assert "curve" not in values
-    scores, matches = np.array([0.1, 0.9]), np.array([False, True])
+    scores = np.array([0.1, 0.9])
+    matches = np.array([False, True])
     assert len(decide(scores, matches, ["0.5"] * MOST_CRITERIA).choices) == MOST_CRITERIA
     with pytest.raises(InputError, match="2,000 thresholds are asked for; at most 20"):
         decide(scores, matches, ["0.5"] * 2_000)

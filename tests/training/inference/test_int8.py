@@ -25,7 +25,8 @@ SENTENCES = ["a man is playing a guitar", "the dog runs in the park", "a", ""]
 def product() -> tuple[nn.Linear, ObservedLinear, torch.Tensor]:
     """A product that has seen inputs with two channels of large values, as norms have them."""
     torch.manual_seed(0)
-    linear, x = nn.Linear(64, 48), torch.randn(200, 64)
+    linear = nn.Linear(64, 48)
+    x = torch.randn(200, 64)
     x[:, :2] *= 40
     observed = ObservedLinear(linear.weight, linear.bias)
     with torch.no_grad():
@@ -45,10 +46,12 @@ def test_a_product_in_8_bits_is_close_to_that_in_32_and_inputs_beyond_what_was_s
     product, monkeypatch
 ):
     linear, observed, x = product
-    rounded, residual = Int8Linear(observed, smooth=True), torch.randn(200, 48)
+    rounded = Int8Linear(observed, smooth=True)
+    residual = torch.randn(200, 48)
     assert relative_error(rounded(x), linear(x)) < 0.02
     assert relative_error(rounded.plus(x, residual), linear(x) + residual) < 0.02
-    edge, plain = torch.full((1, 64), float(observed.high.max())), Int8Linear(observed)
+    edge = torch.full((1, 64), float(observed.high.max()))
+    plain = Int8Linear(observed)
     torch.testing.assert_close(plain(edge * 100), plain(edge))
     # Where two products are added in 16 bits, weights leave room.
     monkeypatch.setattr(layers, "weight_max", lambda: 63)

@@ -29,11 +29,9 @@ def no_cache() -> Iterator[None]:
 def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
     if not has_onednn("cpu", dtype):
         pytest.skip("no oneDNN here")
-    layer, x, residual = (
-        nn.Linear(48, 32),
-        torch.randn(70, 48).to(dtype),
-        torch.randn(70, 32).to(dtype),
-    )
+    layer = nn.Linear(48, 32)
+    x = torch.randn(70, 48).to(dtype)
+    residual = torch.randn(70, 32).to(dtype)
     plain, fast = (kind(layer.weight, layer.bias, dtype) for kind in (FusedLinear, OneDnnLinear))
     for a, b in [
         (plain(x), fast(x)),

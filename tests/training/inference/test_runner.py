@@ -104,7 +104,8 @@ def test_bfloat16_is_close_and_computed_in_bfloat16(model: nn.Module):
 
 
 def test_what_is_trained_later_changes_nothing(model: nn.Module):
-    ids, trained = sentences([5, 9]), copy.deepcopy(model)
+    ids = sentences([5, 9])
+    trained = copy.deepcopy(model)
     prepared = build_runner(trained, torch.float32, pad_id=0)
     before = run(prepared, ids)
     with torch.no_grad():
@@ -154,7 +155,8 @@ def test_every_modernbert_is_fused_and_exact(tmp_path: Path, setting: dict[str, 
 def test_another_activation_or_direction_runs_as_it_is(
     tmp_path: Path, architecture: str, setting: dict[str, object]
 ):
-    model, ids = backbone(tmp_path, architecture, **setting), sentences([7, 30])
+    model = backbone(tmp_path, architecture, **setting)
+    ids = sentences([7, 30])
     runner = build_runner(model, torch.float32, pad_id=0)
     assert isinstance(runner, PaddedRunner)
     assert_close(run(runner, ids), alone(model, ids))

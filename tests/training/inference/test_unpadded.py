@@ -60,7 +60,8 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_sentence_is_computed_as_if_it_were_alone(
     tmp_path: Path, emulated: None, architecture: str, lengths: list[int]
 ):
-    model, ids = backbone(tmp_path, architecture), sentences(lengths)
+    model = backbone(tmp_path, architecture)
+    ids = sentences(lengths)
     runner = build_runner(model, torch.float32, pad_id=0)
     assert isinstance(runner, PackedRunner)
     assert runner.transformer.unpadded
@@ -73,7 +74,8 @@ def test_local_layers_see_their_window_and_a_bias_keeps_mpnet_in_packed_rows(
     model = backbone(tmp_path, "modernbert", max_position_embeddings=400, local_attention=16)
     ids = sentences([300, 5, 30])
     assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
-    model, ids = backbone(tmp_path, "mpnet"), sentences([9, 30, 1])
+    model = backbone(tmp_path, "mpnet")
+    ids = sentences([9, 30, 1])
     runner = build_runner(model, torch.float32, pad_id=0)
     assert not runner.transformer.unpadded
     assert_close(run(runner, ids), alone(model, ids))

@@ -131,14 +131,14 @@ def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path):
     from sentence_transformers import CrossEncoder as Theirs
 
     folder = str(classifier(tmp_path / "model"))
-    query, documents = "A man is playing a guitar.", [second for _, second in PAIRS[:5]]
-    ours, theirs = CrossEncoder.load(folder, dtype="float32"), Theirs(folder, device="cpu")
+    query = "A man is playing a guitar."
+    documents = [second for _, second in PAIRS[:5]]
+    ours = CrossEncoder.load(folder, dtype="float32")
+    theirs = Theirs(folder, device="cpu")
     series = pd.Series(documents, index=range(5, 0, -1))
     for options in ({}, {"top_k": 2, "return_documents": True, "batch_size": 1}):
-        hits, expected = (
-            ours.rank(query, series, **options),
-            theirs.rank(query, documents, **options),
-        )
+        hits = ours.rank(query, series, **options)
+        expected = theirs.rank(query, documents, **options)
         assert [{**hit, "score": 0} for hit in hits] == [{**hit, "score": 0} for hit in expected]
         np.testing.assert_allclose(
             [hit["score"] for hit in hits], [hit["score"] for hit in expected], atol=1e-5

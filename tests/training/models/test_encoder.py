@@ -94,7 +94,8 @@ def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(
     encoder: Encoder, monkeypatch
 ):
     monkeypatch.setattr("training.models.encoder.CHUNK", 2)
-    sentences, report = [*SENTENCES, *SENTENCES[::-1], "dog"], ReadReport()
+    sentences = [*SENTENCES, *SENTENCES[::-1], "dog"]
+    report = ReadReport()
     vectors = encoder.encode(sentences, report=report)
     assert (report.inputs, report.unique) == (len(sentences), len(SENTENCES))
     np.testing.assert_array_equal(vectors, vectors[[sentences.index(each) for each in sentences]])
@@ -129,7 +130,8 @@ def test_no_more_sentences_at_a_time_than_the_batch_size(
     encoder = Encoder.load(
         str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu"
     )
-    sizes, runner = [], encoder.inference
+    sizes = []
+    runner = encoder.inference
     hidden = runner.hidden
 
     def spy(texts: list, rows: list[list[int]]):
@@ -244,7 +246,8 @@ def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path:
 def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
     encoder: Encoder, caplog: pytest.LogCaptureFixture
 ):
-    words, report = "the cat " * 5_000, ReadReport()
+    words = "the cat " * 5_000
+    report = ReadReport()
     encoder.encode(["the " * (encoder.max_length - 2)], report=report)
     assert report.truncated == 0
     assert not caplog.records
@@ -299,10 +302,8 @@ def test_a_stream_is_read_chunk_by_chunk(encoder: Encoder):
 
 
 def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encoder: Encoder):
-    raw, unit = (
-        encoder.encode(SENTENCES, normalize=False),
-        encoder.encode(SENTENCES, normalize=True),
-    )
+    raw = encoder.encode(SENTENCES, normalize=False)
+    unit = encoder.encode(SENTENCES, normalize=True)
     np.testing.assert_allclose(unit, raw / np.linalg.norm(raw, axis=1, keepdims=True), **SAME)
     # The folder has no Normalize.
     np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)
@@ -394,7 +395,8 @@ def test_random_weights_follow_their_seed_and_nothing_else(home: Path):
         return Encoder.load("scratch:2x64", seed=seed, dtype="float32", home=home).encode(SENTENCES)
 
     torch.manual_seed(1)
-    first, drawn = scratch(0), torch.rand(1)
+    first = scratch(0)
+    drawn = torch.rand(1)
     torch.manual_seed(1)
     assert torch.equal(drawn, torch.rand(1))  # nobody else's random numbers are used up
     assert first.shape == (len(SENTENCES), 64)

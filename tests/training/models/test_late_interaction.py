@@ -89,7 +89,8 @@ def save(folder: Path, kind: Kind) -> MultiVectorEncoder:
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     torch.manual_seed(1)
-    tokens, size = {"module_input_name": "token_embeddings"}, 32
+    tokens = {"module_input_name": "token_embeddings"}
+    size = 32
     modules: list[nn.Module] = [
         Transformer(str(make_model(folder / "plain", kind.architecture)), **kind.reading)
     ]
@@ -114,7 +115,8 @@ def save(folder: Path, kind: Kind) -> MultiVectorEncoder:
 
 
 def assert_equal_scores(ours: LateInteraction, theirs: MultiVectorEncoder) -> None:
-    queries, documents = theirs.encode_query(QUERIES), theirs.encode_document(DOCUMENTS)
+    queries = theirs.encode_query(QUERIES)
+    documents = theirs.encode_document(DOCUMENTS)
     for mine, other in (
         (ours.encode_query(QUERIES), queries),
         (ours.encode_document(DOCUMENTS), documents),
@@ -237,7 +239,8 @@ def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(
 ):
     from sentence_transformers.util.similarity import mean_maxsim_pairwise
 
-    a, b = "A man is playing.", "the woman eats food"
+    a = "A man is playing."
+    b = "the woman eats food"
     states = [each.hidden[1:-1] for each in untrained.encoder.token_vectors([a, b])]
     u, v = ([torch.nn.functional.normalize(torch.from_numpy(each), dim=1)] for each in states)
     expected = (mean_maxsim_pairwise(u, v) + mean_maxsim_pairwise(v, u)) / 2
@@ -305,7 +308,8 @@ def test_it_ranks_the_best_of_another_model_again(judged, untrained: LateInterac
 
 
 def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Path):
-    a, b = "a man plays", "the guitar"
+    a = "a man plays"
+    b = "the guitar"
     found = untrained.matches(a, b)
     assert [token for token, _, _ in found.first] == ["a", "man", "plays"]
     assert {other for _, other, _ in found.first} <= {"the", "guitar"}

@@ -69,7 +69,8 @@ def test_the_average_of_word_vectors_by_hand(vectors):
 def test_an_array_and_its_words_are_the_same_as_the_text_and_a_pickle_is_never_opened(
     vectors, tmp_path
 ):
-    array, words = tmp_path / "v.npy", tmp_path / "v.words.txt"
+    array = tmp_path / "v.npy"
+    words = tmp_path / "v.words.txt"
     np.save(array, np.array([[1, 0], [0, 2]], dtype=np.float32))
     with pytest.raises(InputError, match="put their words"):
         WordVectors.load(str(array))

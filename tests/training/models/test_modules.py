@@ -195,7 +195,8 @@ def assert_same(mine: np.ndarray, theirs: np.ndarray) -> None:
 
 @pytest.mark.parametrize("folder", [*KINDS, *WORD_KINDS], indirect=True)
 def test_the_same_vectors_with_and_without_prompts_and_truncation(folder: Path):
-    mine, theirs = opened(folder), referee(folder)
+    mine = opened(folder)
+    theirs = referee(folder)
     assert_same(mine.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES))
     assert_same(mine.encode(SENTENCES), theirs.encode(SENTENCES, normalize_embeddings=True))
     for name, text in theirs.prompts.items():
@@ -221,7 +222,8 @@ def test_the_same_vectors_with_and_without_prompts_and_truncation(folder: Path):
 def test_what_is_saved_opens_there_and_here(folder: Path, tmp_path: Path):
     mine = ours(folder)
     mine.save(tmp_path / "saved")
-    theirs, again = referee(tmp_path / "saved"), ours(tmp_path / "saved")
+    theirs = referee(tmp_path / "saved")
+    again = ours(tmp_path / "saved")
     assert (
         module_names(mine)
         == module_names(again)

@@ -114,11 +114,9 @@ def make(
     return maker
 
 
-BERT, GENERAL, POOLING = (
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-    "1_Pooling/config.json",
-)
+BERT = "sentence_bert_config.json"
+GENERAL = "config_sentence_transformers.json"
+POOLING = "1_Pooling/config.json"
 SMALL = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -327,10 +325,8 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path):
 def assert_equal_scores(folder: Path, referee: Path | None = None) -> None:
     from sentence_transformers import CrossEncoder as Reference
 
-    ours, theirs = (
-        open_model(folder, dtype="float32"),
-        Reference(str(referee or folder), device="cpu"),
-    )
+    ours = open_model(folder, dtype="float32")
+    theirs = Reference(str(referee or folder), device="cpu")
     if not isinstance(ours, PairModel):
         # Without the name of its class a folder is asked for as a cross-encoder.
         ours = CrossEncoder.load(str(folder), dtype="float32")
@@ -492,7 +488,8 @@ def pieces(folder: Path) -> Path:
         *((piece, -2.0) for piece in letters),
     ]
     tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
     tokenizer.post_processor = processors.RobertaProcessing(
         ("</s>", 2), ("<s>", 0), add_prefix_space=False
     )
@@ -533,7 +530,8 @@ def split_digits(folder: Path) -> Path:
     make_model(folder, "qwen3")
     settings = json.loads((folder / "tokenizer.json").read_text())
     model = settings["model"]
-    model["vocab"]["34"], model["merges"] = model["vocab"].pop("Z"), [["3", "4"]]
+    model["vocab"]["34"] = model["vocab"].pop("Z")
+    model["merges"] = [["3", "4"]]
     tokenizer: Any = Tokenizer.from_str(json.dumps(settings))
     splits = pre_tokenizers.Split(Regex(r"\p{N}{1,3}|[^\p{N}]+"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -571,7 +569,8 @@ UNKNOWN = [
 def test_texts_of_unknown_tokens_alone_are_told_white_space_is_none_and_bytes_know_every_text(
     tmp_path: Path,
 ):
-    bert, unigram = classifier(tmp_path / "bert"), pieces(tmp_path / "pieces")
+    bert = classifier(tmp_path / "bert")
+    unigram = pieces(tmp_path / "pieces")
     for model in (
         Encoder.load(str(bert)),
         CrossEncoder.load(str(bert)),

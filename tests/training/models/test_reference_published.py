@@ -84,10 +84,8 @@ def static(path: Path, most_tokens: int | None = None, is_model2vec: bool = Fals
         str(path / "model")
     )
     if is_model2vec:
-        rows, scale = (
-            torch.arange(len(table)) % 20,
-            torch.linspace(0, 2, len(table), dtype=torch.float64),
-        )
+        rows = torch.arange(len(table)) % 20
+        scale = torch.linspace(0, 2, len(table), dtype=torch.float64)
         tensors = {"embeddings": table[:20].half(), "mapping": rows, "weights": scale}
         save_file(tensors, path / "model/model.safetensors")
     return path / "model"
@@ -229,10 +227,8 @@ def test_a_colbert_as_its_authors_publish_it(tmp_path: Path):
     )
     change(folder / "config.json", architectures=["HF_ColBERT"], vocab_size=len(tokenizer))
     change(folder / "artifact.metadata", query_maxlen=16, doc_maxlen=40, mask_punctuation=True)
-    ours, theirs = (
-        open_model(str(folder), dtype="float32"),
-        MultiVectorEncoder(str(folder), device="cpu"),
-    )
+    ours = open_model(str(folder), dtype="float32")
+    theirs = MultiVectorEncoder(str(folder), device="cpu")
     assert isinstance(ours, LateInteraction)
     for mine, encode in (
         (ours.encode_query, theirs.encode_query),

@@ -104,7 +104,8 @@ def test_a_folder_that_names_its_transformer_as_before_opens_too(
 
 
 def test_the_shares_of_the_terms_add_up_to_the_dot_product(encoder: SparseEncoder):
-    a, b = "a man on the guitar", "the dog"
+    a = "a man on the guitar"
+    b = "the dog"
     terms = encoder.terms(a, b)
     u, v = encoder.encode_sparse([a, b]).toarray()
     assert sum(term.share for term in terms) == pytest.approx(float(u @ v), rel=1e-5)

@@ -77,7 +77,8 @@ GIVES_UP = {
 
 def test_what_tokenizer_json_sets_neither_pads_nor_takes_for_ever(tmp_path):
     file = make_model(tmp_path) / "tokenizer.json"
-    settings, sentences = json.loads(file.read_text()), ["the cat", ""]
+    settings = json.loads(file.read_text())
+    sentences = ["the cat", ""]
     expected = Encoder.load(str(tmp_path)).tokenize(sentences)
     file.write_text(json.dumps({**settings, "padding": PADDING}))
     assert Encoder.load(str(tmp_path)).tokenize(sentences) == expected

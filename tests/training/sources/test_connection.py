@@ -13,7 +13,8 @@ from training.sources import resolve
 
 
 def test_a_name_that_is_resolved_for_ever_is_waited_for_once(alone, monkeypatch):
-    attempts, never = [], threading.Event()
+    attempts = []
+    never = threading.Event()
 
     def resolve_for_ever(*address):
         attempts.append(address)

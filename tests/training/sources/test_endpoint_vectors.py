@@ -17,7 +17,8 @@ from training.sources import endpoint as source
 from training.sources.endpoint import KEY, fetch_vectors
 
 TEXTS = ["A cat sleeps.", "It rains."]
-SECRET, WRONG = "sk-very-secret", "does not answer with embeddings"
+SECRET = "sk-very-secret"
+WRONG = "does not answer with embeddings"
 
 
 @pytest.fixture(autouse=True)

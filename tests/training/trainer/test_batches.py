@@ -20,10 +20,8 @@ def test_an_epoch_is_every_row_once(lengths, batch_size, seed, epoch):
 
 def test_a_step_does_not_depend_on_the_calls_before_it_and_seeds_differ():
     sizes = np.random.default_rng(0).integers(4, 40, 500)
-    sequential, random_access = (
-        LengthGroupedSampler(sizes, 16, 3),
-        LengthGroupedSampler(sizes, 16, 3),
-    )
+    sequential = LengthGroupedSampler(sizes, 16, 3)
+    random_access = LengthGroupedSampler(sizes, 16, 3)
     steps = [sequential.rows(step).tolist() for step in range(80)]
     assert [random_access.rows(step).tolist() for step in (79, 12, 40)] == [
         steps[79],

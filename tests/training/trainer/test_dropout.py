@@ -23,9 +23,11 @@ def test_dropout_zeroes_with_probability_p_and_scales_the_rest(p, dtype):
 
 
 def test_dropout_is_seeded_by_pytorch_and_there_is_none_in_evaluation_mode():
-    x, dropout = torch.ones(64, 64), Dropout(0.3)
+    x = torch.ones(64, 64)
+    dropout = Dropout(0.3)
     torch.manual_seed(4)
-    one, two = dropout(x), dropout(x)
+    one = dropout(x)
+    two = dropout(x)
     torch.manual_seed(4)
     assert torch.equal(one, dropout(x))
     assert not torch.equal(one, two)
@@ -35,7 +37,8 @@ def test_dropout_is_seeded_by_pytorch_and_there_is_none_in_evaluation_mode():
 
 
 def test_inside_use_generator_dropout_draws_from_that_generator_alone():
-    x, dropout = torch.ones(64, 64), Dropout(0.3)
+    x = torch.ones(64, 64)
+    dropout = Dropout(0.3)
     state = torch.get_rng_state()
     with use_generator(np.random.default_rng(1)):
         one = dropout(x)

@@ -85,7 +85,8 @@ def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
         return abs(hits - of * rate) < 5 * (of * rate * (1 - rate)) ** 0.5
 
     assert is_near(count, can.sum(), 0.15)
-    before, after = ids.flatten()[positions], inputs.flatten()[positions]
+    before = ids.flatten()[positions]
+    after = inputs.flatten()[positions]
     assert is_near((after == 4).sum(), count, 0.8)
     assert is_near((after == before).sum(), count, 0.1 + 0.1 / 1_000)
     assert can.flatten()[positions].all()
@@ -100,7 +101,8 @@ def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
 
 def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
     """Of a short text alone in its batch."""
-    ids, can = np.array([[2, 9, 3]]), np.array([[False, True, False]])
+    ids = np.array([[2, 9, 3]])
+    can = np.array([[False, True, False]])
     hidden = [
         int(mask_tokens(ids, can, 4, 1_000, np.random.default_rng(seed))[0][0, 1])
         for seed in range(1_000)

@@ -41,7 +41,8 @@ def batches(mix: str, seed: int = 0) -> MixedBatches:
 
 @pytest.mark.parametrize("mix", [PROPORTIONAL, ROUND_ROBIN])
 def test_an_epoch_has_the_batches_of_each_part_that_sentence_transformers_draws(mix):
-    ours, rows = batches(mix), [range(size) for size in SIZES]
+    ours = batches(mix)
+    rows = [range(size) for size in SIZES]
     samplers = [BatchSampler(SequentialSampler(part), 1, drop_last=False) for part in rows]
     theirs = getattr(sampler, THEIRS[mix])(ConcatDataset(rows), samplers, torch.Generator(), 0)
     offsets = [0, SIZES[0], SIZES[0] + SIZES[1], sum(SIZES)]
@@ -68,7 +69,8 @@ def test_each_part_takes_its_own_steps_one_after_the_other_over_all_epochs(mix):
 
 
 def test_the_loss_of_a_batch_is_that_of_its_parts_objective():
-    vectors, gold = list(torch.randn(3, 4, 8)), torch.tensor([0.1, 0.9, 0.4, 0.6])
+    vectors = list(torch.randn(3, 4, 8))
+    gold = torch.tensor([0.1, 0.9, 0.4, 0.6])
     loss = Loss([CoSENT(), Triplet()])
     assert loss(vectors[:2], gold) == CoSENT()(vectors[:2], gold)
     assert loss(vectors, None, 1) == Triplet()(vectors)

@@ -84,7 +84,8 @@ def test_own_data_and_an_own_objective_give_the_curve_of_those_that_are_named(sh
 
 
 def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tmp_path):
-    data, store = load_data(short.train_data), RunStore(tmp_path)
+    data = load_data(short.train_data)
+    store = RunStore(tmp_path)
     own = {"train_data": data, "objective": Squared(), "home": tmp_path}
     _, whole = run(short, tmp_path / "elsewhere", **own)
     assert not (tmp_path / "elsewhere/run.json").exists()

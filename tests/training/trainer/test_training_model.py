@@ -158,7 +158,8 @@ def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches
     plain, encoder = (
         Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2)
     )
-    objective, target = Classification(encoder.dimension, 3), torch.tensor([0, 2, 1])
+    objective = Classification(encoder.dimension, 3)
+    target = torch.tensor([0, 2, 1])
     model = TrainingModel(
         encoder,
         copy.deepcopy(objective),
@@ -353,10 +354,8 @@ def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
 
 
 def test_training_the_rows_in_use_equals_training_all_and_only_they_change(encoder):
-    compact, whole = (
-        TrainingModel(load(), Regression(), used(encoder)),
-        TrainingModel(load(), Regression()),
-    )
+    compact = TrainingModel(load(), Regression(), used(encoder))
+    whole = TrainingModel(load(), Regression())
     assert train_steps(compact) == pytest.approx(train_steps(whole), abs=1e-6)
     with compact.export_encoder() as one, whole.export_encoder() as two:
         tables = [each.backbone.get_input_embeddings().weight for each in (one, two)]
@@ -454,7 +453,8 @@ MANY = [
 
 @pytest.mark.parametrize("options", [{}, {"mini_batch_size": 3}])
 def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
-    encoder, objective = load(), Classification(32, 3)
+    encoder = load()
+    objective = Classification(32, 3)
     model = without_dropout(TrainingModel(encoder, objective, used(encoder, MANY), **options))
     ids = columns(encoder, MANY)
     halves = [
@@ -553,7 +553,8 @@ def test_only_the_graphs_of_a_mini_batch_are_in_memory(encoder, monkeypatch):
     model = TrainingModel(
         encoder, MultipleNegativesRanking(), used(encoder, MANY), mini_batch_size=2
     )
-    graphs, most = [], 0
+    graphs = []
+    most = 0
     forward = model.replica.forward
 
     def recorded(batch):

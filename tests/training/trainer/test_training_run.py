@@ -232,7 +232,8 @@ def test_each_column_has_its_prompt(config, tmp_path):
 
 def test_retrieval_chooses_the_best_model(config, tmp_path):
     """By nDCG@10 of the first sentence of each pair that belongs together, among all second ones."""
-    data, judged = load_data(config.train_data), tmp_path / "judged.jsonl"
+    data = load_data(config.train_data)
+    judged = tmp_path / "judged.jsonl"
     rows = zip(*data.columns, data.scores, strict=True)
     found = [{"query": a, "document": b, "relevance": int(score >= 4)} for a, b, score in rows]
     judged.write_text("".join(json.dumps(row) + "\n" for row in found))

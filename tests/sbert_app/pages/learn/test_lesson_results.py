@@ -20,7 +20,8 @@ from sbert_app.pages.learn.lessons import (
 from sbert_app.pages.learn.samples import EncodedCorpus, EncodedSample, GoldSample, Timed
 from sbert_app.pages.learn.teacher import ClassLink
 
-TIMED, PAIRS = Timed(2.0, "12:00:00"), GoldSample([], [], np.ones(200))
+TIMED = Timed(2.0, "12:00:00")
+PAIRS = GoldSample([], [], np.ones(200))
 CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), TIMED)
 RATES = cost.Rates(1_000, 100, 0.5, "stsb:dev", TIMED)
 
@@ -180,7 +181,8 @@ class TestFindings:
 class TestSheet:
     def test_it_has_the_questions_of_the_class_and_the_answers_are_another_page(self):
         link = ClassLink(HOSTILE, Setup(seed=7), (4, 8))
-        sheet, answers = link.sheet(answers=False), link.sheet(answers=True)
+        sheet = link.sheet(answers=False)
+        answers = link.sheet(answers=True)
         for html in (sheet, answers):
             assert_escaped(html)
             assert (

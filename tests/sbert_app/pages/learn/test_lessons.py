@@ -285,7 +285,8 @@ def test_seed_zero_takes_equal_distances_another_draws_and_data_without_gold_sco
 
 def test_a_nonsense_prompt_raises_all_cosines(context):
     result = prompts.measure(context, "")
-    plain, nonsense = result.of(""), result.of(prompts.NONSENSE)
+    plain = result.of("")
+    nonsense = result.of(prompts.NONSENSE)
     assert nonsense.random > plain.random + 0.05
     assert nonsense.similar > plain.similar
     assert plain.change.points == 0
@@ -304,7 +305,8 @@ def test_a_hub_is_the_neighbour_of_many_and_each_sentence_of_k_on_average(contex
 
 def test_half_the_dimensions_cost_little_and_the_first_are_not_special(context):
     result = dimensions.measure(context, "trained")
-    whole, half = result.rows[0], result.nearest(0.5)
+    whole = result.rows[0]
+    half = result.nearest(0.5)
     assert half.dimensions == whole.dimensions / 2
     assert whole.first - half.random.mean() < 0.1 * whole.first  # as in the paper
     assert half.random.min() - 1 < half.first < half.random.max() + 1

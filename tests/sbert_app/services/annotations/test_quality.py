@@ -163,7 +163,8 @@ def test_a_model_is_measured_by_average_precision_and_f1_where_raters_say_yes_or
     found = quality.answer_quality(answers, models, "all-MiniLM-L6-v2")
     assert list(found) == ["all judged pairs", "drawn at random"]
     decision = found["all judged pairs"]
-    precision, f1 = decision.average_precision, decision.choices[0].f1
+    precision = decision.average_precision
+    f1 = decision.choices[0].f1
     pairs = [(answers.pairs[i].first, answers.pairs[i].second) for i in gold]
     scores = quality.score_pairs(models, "all-MiniLM-L6-v2", pairs)
     assert precision.value == pytest.approx(

@@ -18,7 +18,8 @@ from training.errors import InputError
 
 def test_a_third_for_each_reason_and_no_pair_twice():
     random = np.random.default_rng(0)
-    first, second = random.random(200), random.random(200)
+    first = random.random(200)
+    second = random.random(200)
     chosen = pick(first, second, 0.5, 60, random)
     rows = {
         reason: [row for row, why in chosen if why == reason]
@@ -26,7 +27,8 @@ def test_a_third_for_each_reason_and_no_pair_twice():
     }
     assert [len(each) for each in rows.values()] == [20, 20, 20]
     assert len({row for row, _ in chosen}) == 60
-    gap, distance = np.abs(rankdata(first) - rankdata(second)), np.abs(first - 0.5)
+    gap = np.abs(rankdata(first) - rankdata(second))
+    distance = np.abs(first - 0.5)
     others = set(range(200)) - {row for row, _ in chosen}
     assert min(gap[rows[DISAGREE]]) >= max(gap[row] for row in others)
     assert min(distance[row] for row in others) >= max(distance[rows[THRESHOLD]])

@@ -26,7 +26,8 @@ class Endless:
     """Work that runs until it is stopped, and then returns how often it went round."""
 
     def __init__(self):
-        self.started, self.ended = threading.Event(), threading.Event()
+        self.started = threading.Event()
+        self.ended = threading.Event()
 
     def __call__(self, watch):
         self.started.set()

@@ -32,10 +32,8 @@ def export(home, tmp_path):
     )
 
     def run(output: Path = tmp_path / "atlas.parquet", **options):
-        clusters, cache = (
-            describe_clusters(embedded, LABELS),
-            DiskCache(tmp_path / "home" / "cache"),
-        )
+        clusters = describe_clusters(embedded, LABELS)
+        cache = DiskCache(tmp_path / "home" / "cache")
         settings = MapSettings(epochs=5)
         drawn = export_atlas(
             embedded, clusters, output, settings, cache, tmp_path / "home", **options

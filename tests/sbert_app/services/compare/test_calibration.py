@@ -59,7 +59,8 @@ def test_equal_sentences_score_5_whatever_annotators_say_and_a_band_holds_its_cu
 
 
 def test_a_damaged_file_of_a_curve_is_fitted_anew(tmp_path):
-    store, key = calibration.computed_curves(tmp_path), calibration.curve_key("m", "mean")
+    store = calibration.computed_curves(tmp_path)
+    key = calibration.curve_key("m", "mean")
     store.put(key, {"m|mean": CURVE})
     assert load_calibration("m", "mean", tmp_path) == CURVE
     for content in (b"", b"[]", b'{"m|mean": {"cosines": [0]}}'):
@@ -109,7 +110,8 @@ def test_a_curve_belongs_to_the_weights_and_not_to_the_name(tmp_path):
 
 
 def test_it_is_fitted_in_one_line_of_python():
-    encoder, data = Encoder.load("scratch:1x32"), load_data("stsb:dev").select(range(200))
+    encoder = Encoder.load("scratch:1x32")
+    data = load_data("stsb:dev").select(range(200))
     curve = training.calibrate(encoder, data)
     assert (curve.fitted_on, curve.pairs, curve.gold_score(1.0)) == ("stsb:dev", 200, 5)
     vectors = encoder.encode([*data.columns[0], *data.columns[1]])
@@ -158,10 +160,8 @@ class TestOwnCalibration:
             InputError, match=r"mine\.csv has 49 pairs with scores; a calibration takes at least 50"
         ):
             calibration.fit_own("m", "mean", *rated(49, 0), tmp_path)
-        labels, cosines = (
-            Dataset.from_pairs(["a"] * 60, ["b"] * 60, [0, 5] * 30),
-            np.linspace(0, 1, 60),
-        )
+        labels = Dataset.from_pairs(["a"] * 60, ["b"] * 60, [0, 5] * 30)
+        cosines = np.linspace(0, 1, 60)
         with pytest.raises(InputError, match="2 different scores"):
             calibration.fit_own("m", "mean", labels, cosines, tmp_path)
 

@@ -18,7 +18,8 @@ from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.names import ModelName
 
-A, B = "The medicine is safe for children.", "The medicine is not safe for <b>children</b>."
+A = "The medicine is safe for children."
+B = "The medicine is not safe for <b>children</b>."
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,8 @@ def test_under_cls_there_is_no_exact_map_and_a_long_sentence_is_marked(encoder):
 
 
 def test_a_negation_lowers_both_scores_most(home):
-    models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2")
+    models = ModelCache(home)
+    name = ModelName.parse("all-MiniLM-L6-v2")
     found = compare_by_name(
         models, "She never said that.", "He said that.", name, "", "minilm-stsb"
     )
@@ -68,7 +70,8 @@ def test_a_negation_lowers_both_scores_most(home):
 
 
 def test_each_sentence_is_read_with_its_own_prompt_when_a_word_is_left_out(encoder):
-    query, document = encoder.with_prompt("query: "), encoder.with_prompt("document: ")
+    query = encoder.with_prompt("query: ")
+    document = encoder.with_prompt("document: ")
     found = compare(query, None, "cats purr", "kittens", document)
     cats = leave_one_out(query, None, found, document)[0]
     without = compare(query, None, "purr", "kittens", document)
@@ -76,7 +79,8 @@ def test_each_sentence_is_read_with_its_own_prompt_when_a_word_is_left_out(encod
 
 
 def test_the_pooling_of_a_name_counts_unless_another_is_chosen(home):
-    models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2:max")
+    models = ModelCache(home)
+    name = ModelName.parse("all-MiniLM-L6-v2:max")
     typed, chosen = (compare_by_name(models, A, B, name, pooling) for pooling in ("", "cls"))
     assert (typed.model, typed.pooling, typed.own_pooling) == ("all-MiniLM-L6-v2", "max", "mean")
     assert (

@@ -83,7 +83,8 @@ class TestData:
 
 class TestEncode:
     def test_vectors_come_from_the_cache_the_second_time(self, tmp_path):
-        cache, encoder = DiskCache(tmp_path), BagEncoder()
+        cache = DiskCache(tmp_path)
+        encoder = BagEncoder()
         corpus = Corpus("c", ["A man sleeps.", "A dog barks."])
         first, second = (encode(corpus, encoder, cache) for _ in range(2))
         np.testing.assert_array_equal(first.vectors, second.vectors)
@@ -109,7 +110,8 @@ class TestEncode:
 class TestNeighbours:
     @given(st.integers(1, 40), st.integers(1, 10), st.integers(0, 5))
     def test_they_are_the_nearest_with_the_sentence_itself_first(self, n, k, seed):
-        vectors, k = unit(n, seed=seed), min(k, n)
+        vectors = unit(n, seed=seed)
+        k = min(k, n)
         rows, distances = neighbours(vectors, k)
         assert rows[:, 0].tolist() == list(range(n))
         exact = np.sort(1 - vectors @ vectors.T, axis=1)[:, :k]

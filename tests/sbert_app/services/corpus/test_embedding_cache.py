@@ -19,7 +19,8 @@ class SlowEncoder(BagEncoder):
 
     def __init__(self):
         super().__init__()
-        self.begun, self.go = threading.Event(), threading.Event()
+        self.begun = threading.Event()
+        self.go = threading.Event()
 
     def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
         self.begun.set()
@@ -62,7 +63,8 @@ class TestCorpora:
 
 class TestSpaces:
     def test_a_corpus_is_encoded_once_and_not_again_after_a_restart(self, embeddings, tmp_path):
-        key, reports = embeddings.add(Corpus("c", SENTENCES)), []
+        key = embeddings.add(Corpus("c", SENTENCES))
+        reports = []
         first = embeddings.embed(
             key, "bag", watch=Watch.of(lambda done, of: reports.append((done, of)))
         )

@@ -32,7 +32,8 @@ class TestVectorFile:
     def test_it_is_what_the_encoder_gives_mapped_into_memory_and_equal_sentences_are_encoded_once(
         self, tmp_path
     ):
-        progress, encoder = [], BagEncoder()
+        progress = []
+        encoder = BagEncoder()
         sentences = [*SENTENCES[:50], *SENTENCES[:50][::-1], "new", SENTENCES[0]]
         watch = Watch.of(lambda *done: progress.append(done))
         vectors = encode_to_file(tmp_path / "v" / "k.f32", sentences, encoder, watch, chunk=25)
@@ -58,7 +59,8 @@ class TestVectorFile:
         part = path.with_name(path.name + INCOMPLETE)
         assert (part.stat().st_size, path.exists()) == (60 * 64 * 4, False)
         part.write_bytes(part.read_bytes() + b"half a row")
-        rest, progress = BagEncoder(), []
+        rest = BagEncoder()
+        progress = []
         vectors = encode_to_file(
             path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30
         )

@@ -12,7 +12,8 @@ from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.search import CANDIDATES, MAX_K, search
 from training.errors import InputError
 
-ENCODER, CROSS = BagEncoder(), OverlapCrossEncoder()
+ENCODER = BagEncoder()
+CROSS = OverlapCrossEncoder()
 WORDS = st.sampled_from(["dog", "cat", "bird", "runs", "sleeps", "sings", "here", "there"])
 
 

@@ -33,10 +33,8 @@ def test_a_vector_in_the_middle_of_all_is_a_hub_and_one_far_away_an_outlier(tmp_
 
 
 def test_another_threshold_is_applied_to_what_was_found(tmp_path):
-    ours, theirs = (
-        embedded([[1, 0], [1, 1], [0, 1]]),
-        embedded([[0, 1], [1, 0.1]], "theirs", "other"),
-    )
+    ours = embedded([[1, 0], [1, 1], [0, 1]])
+    theirs = embedded([[0, 1], [1, 0.1]], "theirs", "other")
     found = nearest_in(ours, theirs, DiskCache(tmp_path))
     assert found.rows.tolist() == [1, 1, 0]
     assert found.matches(0.99).tolist() == [2, 0] and found.matches(0.5).tolist() == [2, 0, 1]

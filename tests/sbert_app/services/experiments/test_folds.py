@@ -63,7 +63,8 @@ def test_a_topic_that_is_held_out_is_not_trained_on(file, experiments):
     found = folds.start(file, None, experiments, base="scratch:1x32", max_steps=2)
     assert [cell.plan.label for cell in found.cells] == ["guns", "marriage", "penalty"]
     for cell in found.cells:
-        training, test = load_data(cell.run.config.train_data), load_data(cell.run.config.eval_data)
+        training = load_data(cell.run.config.train_data)
+        test = load_data(cell.run.config.eval_data)
         assert (len(training), len(test)) == (40, 20) == (60 - cell.plan.pairs, cell.plan.pairs)
         assert all(text.startswith(cell.plan.label) for text in test.columns[0])
         assert not any(text.startswith(cell.plan.label) for text in training.columns[0])

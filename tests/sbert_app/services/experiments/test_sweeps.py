@@ -262,7 +262,8 @@ def test_a_text_of_a_base_is_true_of_its_figure():
         "all lose"
     )
     nli = precomputed_tables("nli-pooling")["raw-bert-mini"]
-    seen, training_rows = nli.steps * nli.settings["batch_size"], nli.training_rows
+    seen = nli.steps * nli.settings["batch_size"]
+    training_rows = nli.training_rows
     assert (
         f"{seen:,} of {training_rows:,} pairs" in ABLATIONS["nli-pooling"].of_base["raw-bert-mini"]
     )
@@ -271,7 +272,8 @@ def test_a_text_of_a_base_is_true_of_its_figure():
 @pytest.mark.parametrize(("name", "base"), SHIPPED_TABLES)
 def test_a_sweep_with_the_settings_of_a_figure_repeats_its_runs(name, base):
     table = precomputed_tables(name)[base]
-    steps, bases = {"max_steps": table.steps} if table.steps else {}, {"base": base} if base else {}
+    steps = {"max_steps": table.steps} if table.steps else {}
+    bases = {"base": base} if base else {}
     sweep = new_sweep(name, len(table.seeds), table.changes | steps | bases)
     runs = {(run.variant, run.seed) for run in table.runs}
     assert runs <= {(plan.label, plan.seed) for plan in sweep.runs}
@@ -382,7 +384,8 @@ def test_stop_leaves_what_is_done_resume_goes_on_with_the_rest_and_none_at_work_
 
 
 def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by_two):
-    folder, plan = sweeps.store.home / "experiments", '[{"label": "a", "config": {}}]'
+    folder = sweeps.store.home / "experiments"
+    plan = '[{"label": "a", "config": {}}]'
     (folder / "broken.json").write_text("{")
     (folder / "other.json").write_text(
         f'{{"kind": "sweep", "name": "depth", "created": 1, "runs": {plan}}}'
@@ -439,7 +442,8 @@ def test_ablate_takes_no_folds_and_names_the_presets_that_there_are(place, capsy
 
 
 def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, monkeypatch):
-    under_way, all_begun = [], threading.Barrier(3, timeout=60)
+    under_way = []
+    all_begun = threading.Barrier(3, timeout=60)
 
     def executes(store, run_id, states, **_):
         with store.lease(run_id, states) as lease:

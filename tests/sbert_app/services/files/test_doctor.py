@@ -53,10 +53,8 @@ def test_equal_pairs_may_differ_a_little_and_classes_out_of_balance_symbols_and_
     near = Dataset.from_pairs(["a", "a", "b", "b"], ["c", "c", "d", "d"], [4.0, 4.5, 0.0, 5.0])
     assert [finding.rows for finding in examine(near)] == [[3, 4], [2]]
     assert not examine(Dataset.from_pairs(["a", "b"], ["b", "a"], labels=["entailment", "neutral"]))
-    triplets, tests = (
-        Dataset.from_list([("a", "b", "c"), ("a", "c", "b")]),
-        Dataset.from_pairs(["C"], ["a"]),
-    )
+    triplets = Dataset.from_list([("a", "b", "c"), ("a", "c", "b")])
+    tests = Dataset.from_pairs(["C"], ["a"])
     assert list(map(str, examine(triplets, None, {"tests": tests}))) == [
         "2 rows: also in tests (row 1, 2)"
     ]

@@ -65,7 +65,8 @@ def test_every_row_says_whether_it_matches(scored):
 
 def test_matches_that_are_none_by_their_label_are_counted_and_listed(tmp_path, scored):
     assert applied(scored).false is None, "without labels"
-    labels, path = ["1", "0", "1", "1", "0", ""], tmp_path / "judged.csv"
+    labels = ["1", "0", "1", "1", "0", ""]
+    path = tmp_path / "judged.csv"
     lines = [
         f"{line},{label}"
         for line, label in zip(scored.read_text().split("\n")[1:], labels, strict=False)

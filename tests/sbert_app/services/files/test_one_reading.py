@@ -50,7 +50,8 @@ def pairs_with_maybe(folder):
 
 
 def workbook(folder):
-    book, path = openpyxl.Workbook(), folder / "book.xlsx"
+    book = openpyxl.Workbook()
+    path = folder / "book.xlsx"
     book.active.title = "Notes"
     book.active.append(["exported on Monday by me", "2026-11-01"])
     book.active.append(["do not pass this on", "2026-11-02"])

@@ -213,8 +213,10 @@ def age(path: Path, seconds: float) -> None:
 def test_a_job_is_removed_a_day_after_it_was_last_scored_as_a_whole(pairs, tmp_path):
     """The input is a link to the upload and as old as that is: a clean-up once took it from results that were new."""
     age(pairs, 30 * 3_600)
-    jobs, temp = make(tmp_path), TempFolder(tmp_path / "tmp")
-    new, old = started(jobs, pairs), started(jobs, pairs)
+    jobs = make(tmp_path)
+    temp = TempFolder(tmp_path / "tmp")
+    new = started(jobs, pairs)
+    old = started(jobs, pairs)
     assert {ended(jobs, job) for job in (new, old)} == {"finished"}
     assert jobs.get(new).path.samefile(pairs)
     folder = jobs.get(old).folder

@@ -39,7 +39,8 @@ class Reader(BagEncoder):
 def test_text_of_unknown_tokens_and_vectors_that_are_not_finite_are_noted_and_have_no_score(
     tmp_path, keep, scored
 ):
-    path, output = tmp_path / "pairs.csv", tmp_path / "scored.csv"
+    path = tmp_path / "pairs.csv"
+    output = tmp_path / "scored.csv"
     path.write_text("s1,s2,label\nA.,A.,1\n🚀,🐱,0\nNaN.,B.,0\nA.,C.,0\n", encoding="utf-8")
     summary = score_file(path, [output], Reader(), keep_unknown=keep)
     rows = read_csv(output)
@@ -109,7 +110,8 @@ def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path)
     path.write_text(
         "s1,s2,label\nA cat.,A cat.,1\n🚀,🐱,0\nB C.,B D.,1\nA dog.,Rain.,0\n", encoding="utf-8"
     )
-    data, spec = load_data(str(path)), ModelName("tfidf")
+    data = load_data(str(path))
+    spec = ModelName("tfidf")
     models = AnyModel(Reader())
     models.home = tmp_path
     result = evaluate_one(spec, with_scores(data), models, UNWATCHED)

@@ -67,7 +67,8 @@ def test_the_run_that_has_waited_the_longest_is_the_next_and_one_that_is_resumed
 def test_runs_wait_for_ray_or_for_this_machine(here):
     ray = RunQueue(here.store, ray="auto")
     ray.starts_workers = False
-    here_alone, remote = here.start(CONFIG).id, ray.start(CONFIG).id
+    here_alone = here.start(CONFIG).id
+    remote = ray.start(CONFIG).id
     assert (here.queued(), ray.queued()) == ([here_alone], [remote])
     # An app that is started with --ray executes there what is queued already.
     ray.reconcile()
@@ -81,7 +82,8 @@ def test_two_workers_take_different_runs_and_one_that_could_not_begin_is_left_fo
     monkeypatch.setattr(
         worker_module, "execute_apart", lambda store, run_id, **_: taken.append(run_id)
     )
-    first, second = here.start(CONFIG).id, here.start(CONFIG).id
+    first = here.start(CONFIG).id
+    second = here.start(CONFIG).id
     with here.store.claim(first):
         worker_module.Worker(here.store.home, 0, idle_seconds=0.5).work()
     assert taken == [second]
@@ -161,7 +163,8 @@ def test_runs_take_turns_on_one_device_and_one_that_was_stopped_while_it_waited_
     jobs, tiny
 ):
     first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
-    waiting, last = jobs.start(tiny()), jobs.start(tiny())
+    waiting = jobs.start(tiny())
+    last = jobs.start(tiny())
     assert jobs.store.stop(waiting.id).state == "stopped"
     time.sleep(0.5)
     assert jobs.store.get(last.id).state == "queued"

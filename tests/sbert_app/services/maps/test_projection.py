@@ -66,7 +66,8 @@ class TestOneMap:
         self, home, tmp_path, monkeypatch
     ):
         vectors, group = clouds()
-        embedded, cache = make_embedded(vectors), DiskCache(tmp_path)
+        embedded = make_embedded(vectors)
+        cache = DiskCache(tmp_path)
         [points] = project([embedded], QUICK, cache, home)
         assert points.shape == (120, 2)
         assert points.dtype == np.float32
@@ -120,10 +121,8 @@ class TestSmallAndOdd:
         embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
             project([embedded], QUICK, DiskCache(tmp_path), home)
-        one, other = (
-            make_embedded(clouds(10)[0]),
-            make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)]),
-        )
+        one = make_embedded(clouds(10)[0])
+        other = make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
         with pytest.raises(InputError, match="the same sentences"):
             project([one, other], QUICK, DiskCache(tmp_path), home)
 
@@ -163,8 +162,10 @@ class TestAlignedMaps:
     def test_both_keep_neighbours_and_about_the_same_positions_and_the_cache_keeps_both_and_their_order(
         self, home, tmp_path, monkeypatch
     ):
-        (first, group), (second, _) = clouds(200, groups=4), clouds(200, groups=4, seed=3)
-        before, after = make_embedded(first, key="a"), make_embedded(second, key="b")
+        first, group = clouds(200, groups=4)
+        second, _ = clouds(200, groups=4, seed=3)
+        before = make_embedded(first, key="a")
+        after = make_embedded(second, key="b")
         cache = DiskCache(tmp_path)
         maps = project([before, after], MapSettings(), cache, home)
         assert purity(maps[0], group) > 0.95
@@ -194,7 +195,8 @@ class TestAlignedMaps:
 def test_on_two_maps_of_stsb_what_people_find_similar_is_near_and_random_pairs_are_not(home):
     embeddings = EmbeddingCache(ModelCache(home), home)
     pairs = Corpus.from_data("stsb:dev")
-    rows, gold = pairs.gold.rows[:150], pairs.gold.gold[:150]
+    rows = pairs.gold.rows[:150]
+    gold = pairs.gold.gold[:150]
     corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
     messages = []
     under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))

@@ -28,10 +28,8 @@ from training.models.model import VectorModel, open_model
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
-MODEL, TEXTS = (
-    "scratch:1x32",
-    ["A cat sleeps.", "It rains. 北京 😀", "", "A cat sleeps.", "x" * 200, "\ud800 is half"],
-)
+MODEL = "scratch:1x32"
+TEXTS = ["A cat sleeps.", "It rains. 北京 😀", "", "A cat sleeps.", "x" * 200, "\ud800 is half"]
 PAIRS = Dataset(
     "pairs",
     (["A dog runs.", "It rains.", "A cat."], ["A dog.", "A bird.", "A cat!"]),
@@ -84,7 +82,8 @@ def test_its_vectors_are_the_models_own(name, server, local):
 def test_what_was_sent_is_not_sent_again_and_batches_are_small(name, server):
     encoder = open_model(name)
     sentences = [f"Sentence {number}." for number in range(70)]
-    first, reports = encoder.encode(sentences), []
+    first = encoder.encode(sentences)
+    reports = []
     again = encoder.encode(
         [*sentences, "One more."], on_progress=lambda done, total: reports.append((done, total))
     )
@@ -109,10 +108,8 @@ def test_prompts_and_fewer_dimensions_are_applied_here(name, server, local):
 
 
 def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_no_base(name, home):
-    model, sentence = (
-        open_model(name),
-        "is an endpoint, which gives vectors only: its tokens and weights are not here",
-    )
+    model = open_model(name)
+    sentence = "is an endpoint, which gives vectors only: its tokens and weights are not here"
     for use in (
         lambda: attribute(model, "a", "b"),
         lambda: open_model(f"maxsim:{name}"),
@@ -147,11 +144,13 @@ def strict(most=2_048, refusal=lambda count: (413, "")):
     """A server that takes so many texts a request, and none with the word "forbidden"."""
 
     def answer(path, body):
-        status, words = 200, ""
+        status = 200
+        words = ""
         if len(texts := body["input"]) > most:
             status, words = refusal(len(texts))
         elif any("forbidden" in text for text in texts):
-            status, words = 400, "a text is longer than 512 tokens"
+            status = 400
+            words = "a text is longer than 512 tokens"
         rows = [[float(len(text)), 1.0] for text in texts]
         return (
             vectors(*rows) if status == 200 else (status, {}, json.dumps({"error": words}).encode())
@@ -191,7 +190,8 @@ def test_the_size_of_a_request_and_its_time_can_be_stated():
 
 
 def test_a_text_that_is_refused_is_a_note_in_its_row_and_the_others_are_scored(tmp_path):
-    source, scored = tmp_path / "pairs.csv", tmp_path / "scored.csv"
+    source = tmp_path / "pairs.csv"
+    scored = tmp_path / "scored.csv"
     rows = [
         f"text {number},{'forbidden' if number == 11 else 'other'} {number}" for number in range(40)
     ]

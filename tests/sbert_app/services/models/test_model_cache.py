@@ -34,7 +34,8 @@ def loads(monkeypatch):
 
 
 def test_twenty_threads_cause_one_load(home, loads):
-    models, got = ModelCache(home), []
+    models = ModelCache(home)
+    got = []
     threads = [
         threading.Thread(target=lambda: got.append(models.get("scratch:1x32", Encoder)))
         for _ in range(20)
@@ -64,10 +65,8 @@ def test_the_least_recently_used_model_goes(home, loads):
 
 def test_poolings_of_a_model_share_its_weights(home, loads):
     models = ModelCache(home)
-    mean, cls = (
-        models.get("scratch:1x32", Encoder, "mean"),
-        models.get("scratch:1x32", Encoder, "cls"),
-    )
+    mean = models.get("scratch:1x32", Encoder, "mean")
+    cls = models.get("scratch:1x32", Encoder, "cls")
     assert loads == ["scratch:1x32"]
     assert mean.backbone is cls.backbone
     assert (mean.pooling, cls.pooling) == ("mean", "cls")
@@ -90,7 +89,8 @@ def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads
 
 
 def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
-    models, now = ModelCache(home), [0.0]
+    models = ModelCache(home)
+    now = [0.0]
     monkeypatch.setattr("sbert_app.services.models.cache.time.monotonic", lambda: now[0])
     for now[0], name in ((0.0, "scratch:1x32"), (50.0, "scratch:1x64")):
         models.get(name, Encoder)
@@ -100,7 +100,8 @@ def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
 
 
 def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
-    has_begun, may_end = threading.Event(), threading.Event()
+    has_begun = threading.Event()
+    may_end = threading.Event()
 
     def hang(name, home, fetch):
         if name != "org/slow":

@@ -20,7 +20,8 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.texts import ReadReport
 
-KHMER, EMOJI = "\u1797\u17b6\u179f\u17b6", "\U0001f600 \U0001f600"
+KHMER = "\u1797\u17b6\u179f\u17b6"
+EMOJI = "\U0001f600 \U0001f600"
 SENTENCES = ["a cat", KHMER, "the dog", EMOJI, "a cat", "the man is eating"]
 COUNT = "knows no token of 2 sentences (number 2, 4)"
 
@@ -106,7 +107,8 @@ def test_a_text_without_numbers_leaves_the_others_of_its_batch_as_they_are(
     model = overflowing(tmp_path, architecture)
     if shares_batches:
         model = model.with_runner(BatchingRunner(model.inference))
-    sentences, report = ["a cat", "the guitar", "the dog", "a man", "a guitar"], ReadReport()
+    sentences = ["a cat", "the guitar", "the dog", "a man", "a guitar"]
+    report = ReadReport()
     vectors = model.encode(sentences, report=report)
     assert np.isnan(vectors[[1, 4]]).any(axis=1).all()
     np.testing.assert_allclose(

@@ -65,7 +65,9 @@ def test_other_labels_and_other_forms_are_refused(encoder):
 
 def test_the_wilson_interval_is_that_of_its_formula():
     """Wilson 1927: the proportions that a z-test at 5% does not reject."""
-    n, p, z = 100, 0.83, 1.959964
+    n = 100
+    p = 0.83
+    z = 1.959964
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     margin = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
     np.testing.assert_allclose(

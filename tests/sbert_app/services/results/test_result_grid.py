@@ -255,7 +255,8 @@ def test_an_average_is_tested_and_leaves_out_what_is_for_choosing(three):
 def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
     """The training part of STSb holds pairs of the SemEval sets."""
     assert tabulate(three, Metric()).best["stsb:test"] <= {"good", "equal"}
-    three.models, three.data = ["good", "minilm-stsb"], ["sts14", "stsb:test"]
+    three.models = ["good", "minilm-stsb"]
+    three.data = ["sts14", "stsb:test"]
     three.sizes = {"sts14": 400, "stsb:test": 400}
     for data in three.data:
         three.results["good", data] = three.results["bad", "stsb:test"]
@@ -363,7 +364,9 @@ def test_nothing_beats_the_frontier_by_more_than_noise():
 def test_the_worst_errors_come_first(own_home, tmp_path):
     gold = np.linspace(0, 5, 40)
     scores = gold.copy()
-    scores[0], scores[39] = 6, -1  # one far too high, one far too low
+    # The first is far too high, the last far too low.
+    scores[0] = 6
+    scores[39] = -1
     data = Dataset("mine", ([f"s{i}" for i in range(40)], ["not here"] * 40), scores=gold.tolist())
     found = analyze_errors(cell(scores, gold), data)
     assert (found.over[0].row, found.under[0].row) == (1, 40)

@@ -26,7 +26,8 @@ from training.names import ModelName
 class Fixed(VectorModel):
     """A model whose vectors say what the test wants them to say."""
 
-    name, pooling = "fixed", "mean"
+    name = "fixed"
+    pooling = "mean"
 
     def __init__(self, vector_of):
         self.vector_of = vector_of

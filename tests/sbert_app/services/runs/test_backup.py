@@ -47,7 +47,8 @@ def contents(home: Path) -> dict[str, bytes]:
 
 
 def test_what_is_lost_comes_back_and_what_is_there_stays(lab, tmp_path):
-    archive, before = tmp_path / "lab.zip", contents(lab)
+    archive = tmp_path / "lab.zip"
+    before = contents(lab)
     saved = back_up(lab, archive)
     assert (saved.left_out, saved.at_work) == ((), ())
     work = {

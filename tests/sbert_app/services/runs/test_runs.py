@@ -70,7 +70,8 @@ def test_a_new_run_waits_in_the_queue_with_an_id_of_its_own_and_a_name(store):
 )
 def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, data):
     """`test_home_files.py` has the other damages."""
-    sound, broken = store.create(CONFIG), store.create(CONFIG)
+    sound = store.create(CONFIG)
+    broken = store.create(CONFIG)
     (broken.folder / name).unlink() if data is None else (broken.folder / name).write_bytes(data)
     fresh = RunStore(store.home)
     assert [run.id for run in fresh.list()] == [sound.id]
@@ -106,7 +107,8 @@ def test_the_list_has_pages_the_newest_first_and_what_is_recent_has_the_runs_at_
     RunStore(store.home).requeue(runs[0].id)
     assert store.ids("queued") == [runs[0].id]
     assert runs[0].id in [run.id for run in store.recent(limit=2)]
-    reads, get = [], RunStore.get
+    reads = []
+    get = RunStore.get
     monkeypatch.setattr(
         RunStore, "get", lambda store, run_id: reads.append(run_id) or get(store, run_id)
     )
@@ -195,7 +197,8 @@ def test_what_ended_early_can_be_queued_again(store, state):
     run = store.create(CONFIG)
     with store.lease(run.id) as work:
         store.stop(run.id)
-        work.state, work.reason = state, "a reason"
+        work.state = state
+        work.reason = "a reason"
     again = store.requeue(run.id)
     assert (again.state, again.record.reason) == ("queued", None)
     with store.lease(run.id) as work:
@@ -240,7 +243,8 @@ def test_a_new_name_does_not_touch_the_state_and_half_a_character_is_refused_or_
 
 
 def test_a_deleted_run_is_gone_whoever_has_read_it_keeps_its_events_and_one_at_work_stays(store):
-    run, other = store.create(CONFIG), store.create(CONFIG)
+    run = store.create(CONFIG)
+    other = store.create(CONFIG)
     with store.lease(run.id), pytest.raises(RunBusyError, match="stop it before you delete it"):
         store.delete(run.id)
     say(store, run.id, {"kind": "train", "step": 1, "loss": 0.5})
@@ -266,10 +270,12 @@ def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(
     store, monkeypatch, act
 ):
     """Whenever that happens: after the first look for its folder, after the second, …"""
-    found, moment = RunStore._run_folder, -1
+    found = RunStore._run_folder
+    moment = -1
     while True:
         moment += 1
-        looks, run = 0, store.create(CONFIG)
+        looks = 0
+        run = store.create(CONFIG)
         if act is RunStore.requeue:
             store.stop(run.id)
 
@@ -299,7 +305,8 @@ def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(
 
 def test_a_run_is_deleted_while_another_thread_lists_it(store):
     """The list has it or does not, and never fails."""
-    runs, is_over = [store.create(CONFIG) for _ in range(40)], threading.Event()
+    runs = [store.create(CONFIG) for _ in range(40)]
+    is_over = threading.Event()
 
     def look() -> int:
         looks = 0
@@ -320,7 +327,8 @@ def test_a_run_is_deleted_while_another_thread_lists_it(store):
 def test_a_file_that_is_deleted_before_it_is_opened_has_no_events(tmp_path, monkeypatch):
     file = tmp_path / "events.jsonl"
     file.write_text('{"kind": "train", "step": 1}\n')
-    reader, is_file = EventReader(file), Path.is_file
+    reader = EventReader(file)
+    is_file = Path.is_file
     monkeypatch.setattr(Path, "is_file", lambda path: is_file(path) and (path.unlink(), True)[1])
     assert reader.read() == []
 

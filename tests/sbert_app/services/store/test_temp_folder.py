@@ -70,12 +70,11 @@ def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
 
 
 def test_uploads_of_earlier_starts_go_with_their_folders_and_new_ones_stay(tmp_path):
-    old, new = make(tmp_path / "a" / "old.csv", 1, 2 * DAY), make(tmp_path / "b" / "new.csv", 1)
+    old = make(tmp_path / "a" / "old.csv", 1, 2 * DAY)
+    new = make(tmp_path / "b" / "new.csv", 1)
     os.utime(tmp_path / "a", (time.time() - 2 * DAY,) * 2)
-    cut_off, result = (
-        make(tmp_path / "tmpx1y2", 1, 2 * DAY),
-        make(tmp_path / "explore" / "c" / "x.csv", 1),
-    )
+    cut_off = make(tmp_path / "tmpx1y2", 1, 2 * DAY)
+    result = make(tmp_path / "explore" / "c" / "x.csv", 1)
     os.utime(tmp_path / "explore", (time.time() - 2 * DAY,) * 2)
     TempFolder(tmp_path).clean()
     assert new.exists()

@@ -56,7 +56,8 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def workbook(*rows, corner: str = "") -> bytes:
-    book, file = openpyxl.Workbook(), io.BytesIO()
+    book = openpyxl.Workbook()
+    file = io.BytesIO()
     for row in rows:
         book.active.append(row)
     if corner:
@@ -233,7 +234,8 @@ def test_scored_with_its_bad_rows_marked(tmp_path, name):
     summary = score_file(path, outputs, BagEncoder())
     assert (summary.rows, summary.scored) == (case.rows, case.scored)
 
-    cosine, note = summary.added["cosine"], summary.added["note"]
+    cosine = summary.added["cosine"]
+    note = summary.added["note"]
     layout = Layout.of(open_table(path))
     delimiter = "," if layout.delimiter == "\t" else layout.delimiter
     with outputs[0].open(encoding=layout.encoding, newline="") as file:
