@@ -276,7 +276,7 @@ def test_learn_opens_with_a_lesson_of_few_words_that_is_not_long(open_page):
     assert page.evaluate(HEIGHT) <= MOST_PIXELS
 
 
-def test_a_figure_that_was_drawn_while_its_tab_was_hidden_fits_when_it_is_seen(open_page):
+def test_a_figure_that_was_drawn_in_a_hidden_tab_fits_when_it_is_seen(open_page):
     page = open_page("/evaluate?tab=threshold", width=1440)
     page.get_by_role("tab", name="More").click()
     page.get_by_role("tab", name="Threshold").click()
@@ -330,7 +330,7 @@ def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):
     ("tab", "table"),
     [("sts", "#scores"), ("threshold", "#threshold-status"), ("cost", "#cost-table")],
 )
-def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_sideways_scroll(
+def test_a_telephone_shows_all_columns_of_a_table_without_scrolling(
     open_page, tab, table
 ):
     page = open_page(f"/evaluate?tab={tab}", width=390)

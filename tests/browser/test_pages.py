@@ -92,7 +92,7 @@ def test_eight_open_tabs_answer_like_one(open_page):
     expect(first.locator("#answer .card .score b").first).to_have_text("1.00")
 
 
-def test_a_page_that_is_still_being_built_shows_the_navigation_and_then_itself(open_page, window):
+def test_a_page_that_is_being_built_shows_the_navigation_first(open_page, window):
     shown = []
 
     def answer_first(route) -> None:

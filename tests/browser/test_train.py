@@ -106,7 +106,7 @@ def test_the_address_has_what_is_changed_from_the_preset(open_page):
 
 
 @pytest.mark.slow
-def test_a_run_is_seen_live_in_two_tabs_outlives_a_reload_is_stopped_and_resumed(open_page):
+def test_a_live_run_in_two_tabs_outlives_a_reload_stop_and_resume(open_page):
     page = open_page("/train")
     start(page, "a long one", 1_000_000)
     expect(page.locator("#curve-loss .js-plotly-plot")).to_be_visible()
