@@ -232,9 +232,7 @@ def test_scoring_outlives_a_reload_and_stop_keeps_the_rows_that_are_done(open_pa
     expect(page.locator("#stop")).to_be_hidden()
 
 
-def test_a_file_that_cannot_be_scored_gets_one_clear_sentence(
-    open_page, pairs, tmp_path
-):
+def test_a_file_that_cannot_be_scored_gets_one_clear_sentence(open_page, pairs, tmp_path):
     sentences = tmp_path / "list.csv"
     sentences.write_text("text\nA man sleeps.\nA dog barks.\n")
     wrong = tmp_path / "photo.png"

@@ -112,9 +112,7 @@ def test_two_raters_judge_and_see_where_they_disagree(open_page, new_project):
     expect(page.locator("[data-jump]").first).to_be_attached()
 
 
-def test_names_on_a_map_drawn_in_a_hidden_tab_do_not_overlap(
-    open_page,
-):
+def test_names_on_a_map_drawn_in_a_hidden_tab_do_not_overlap(open_page):
     page = open_page("/explore?tab=clusters")
     expect(page.locator("#clusters-table .group").first).to_be_visible()
     page.get_by_role("tab", name="Map").click()

@@ -330,9 +330,7 @@ def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):
     ("tab", "table"),
     [("sts", "#scores"), ("threshold", "#threshold-status"), ("cost", "#cost-table")],
 )
-def test_a_telephone_shows_all_columns_of_a_table_without_scrolling(
-    open_page, tab, table
-):
+def test_a_telephone_shows_all_columns_of_a_table_without_scrolling(open_page, tab, table):
     page = open_page(f"/evaluate?tab={tab}", width=390)
     box = page.locator(f"{table} .scores")
     expect(box).to_be_visible()

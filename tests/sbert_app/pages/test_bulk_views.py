@@ -41,7 +41,7 @@ def test_no_text_of_a_file_becomes_markup(evil, summary):
     assert "&lt;script&gt;" in shown[0]
 
 
-def test_scores_stand_first_the_note_only_where_there_is_one_and_figures_have_every_pair(summary):
+def test_scores_stand_before_the_sentences_and_figures_have_every_pair(summary):
     html = results.scored_rows(summary)
     assert html.index('<th class="added">cosine') < html.index("<th>sentence1")
     assert '<th class="added">note' not in html

@@ -11,9 +11,7 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 
-def test_the_answer_to_older_values_is_not_shown_and_what_is_wrong_stands_in_its_place(
-    tmp_path: Path,
-):
+def test_the_estimate_for_older_values_of_the_form_is_not_shown(tmp_path: Path):
     asked: dict = {}
     newer = []
 

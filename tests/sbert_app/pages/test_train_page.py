@@ -82,7 +82,7 @@ def values(**changes: object) -> dict:
     return RunConfig("regression", pooling="mean").to_dict() | {"teacher": "minilm-stsb"} | changes
 
 
-def test_the_form_says_what_a_config_says_and_what_is_hidden_for_an_objective_is_not_asked_of_it():
+def test_fields_hidden_for_an_objective_are_not_in_its_config():
     config = train_form.to_config(
         values(learning_rate="5e-5", pooling="base", eval_data="none", max_steps=0), ACCESS
     )
@@ -135,7 +135,7 @@ def test_the_form_with_the_settings_of_a_run_says_the_same_run(config):
     assert train_form.to_config(shown, ACCESS) == config
 
 
-def test_another_base_brings_its_learning_rate_and_pooling_unless_one_was_typed():
+def test_another_base_brings_its_learning_rate_unless_one_was_typed():
     def shown(base: str | None, rate: str) -> list[str | None]:
         return [update.get("value") for update in train_form.base_updates(base, rate)]
 
@@ -257,9 +257,7 @@ def test_a_collapse_the_gain_over_the_base_and_shorter_vectors_are_said(services
     assert store.get(run.id).to_json()["undefined"] == equal
 
 
-def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds_but_the_opened_one_has_its_own(
-    services,
-):
+def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds(services):
     store = services.jobs.store
     one = finished(store, "one")
     two = finished(store, "two", seed=1)
@@ -301,9 +299,7 @@ def test_several_seeds_are_one_experiment_of_as_many_runs(services, tmp_path):
     assert len(run_groups(services.settings.home)) == 3  # a single seed is a single run
 
 
-def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_is_left_out(
-    services,
-):
+def test_changes_to_a_preset_are_in_the_address_and_wrong_ones_ignored(services):
     with gr.Blocks():
         fields = train_form.config_fields(train_form.build(services))
     filled = {name: field.value for name, field in fields.items()}
@@ -338,7 +334,7 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several_of_one_measure(servic
     assert len(FIGURES["measure"]([curve, replace(curve, measure="accuracy")]).data) == 1
 
 
-def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
+def test_the_plan_tells_rows_steps_and_time_or_that_they_are_unknown():
     estimate = RunEstimate(
         RunConfig("regression", max_steps=200), 5_749, 2, "scored pairs", ("one <b>note</b>",)
     )
@@ -351,9 +347,7 @@ def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
     assert "known once the data is loaded" in train_runs.plan(unknown, None)
 
 
-def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_that_changed_most(
-    services,
-):
+def test_a_run_on_own_pairs_tells_whether_sentences_find_their_partners(services):
     store = services.jobs.store
     run = store.create(RunConfig("mnrl", name="own pairs"))
     pair = ["Where is my <b>order</b>?", "Track & trace"]
@@ -387,7 +381,7 @@ def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_t
     )
 
 
-def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_better(services):
+def test_a_run_that_only_has_a_loss_has_one_chart_of_it(services):
     store = services.jobs.store
     run = store.create(RunConfig("mnrl"))
     write(
@@ -403,9 +397,7 @@ def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_b
 
 
 @pytest.mark.parametrize("value", [9e99, [{}]], ids=str)
-def test_events_of_other_types_than_are_written_break_neither_the_list_nor_a_figure(
-    services, value
-):
+def test_events_with_values_of_a_wrong_type_break_neither_list_nor_figures(services, value):
     store = services.jobs.store
     sound = finished(store)
     odd = finished(store)
@@ -463,7 +455,7 @@ def test_only_what_has_changed_is_sent(services, panel):
     assert "another name" in updated[panel.runs]
 
 
-def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(services, panel):
+def test_a_run_that_cannot_be_deleted_does_not_keep_the_others(services, panel):
     store = services.jobs.store
     one = finished(store, "one")
     three = finished(store, "three")
@@ -475,9 +467,7 @@ def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(serv
     assert opened == "" and [run.id for run in store.list()] == [two.id]
 
 
-def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(
-    services, panel, monkeypatch
-):
+def test_deleting_a_run_while_the_page_is_refreshed_does_not_break_it(services, panel, monkeypatch):
     store = services.jobs.store
     run = finished(store)
     read = store.recent
@@ -540,9 +530,7 @@ def test_presets_are_offered_in_groups_with_ones_own_data_first(services):
     assert preset.value == "demo", "the page opens with what needs no file"
 
 
-def test_a_base_that_is_not_here_is_said_before_start_and_start_downloads_none(
-    services, monkeypatch
-):
+def test_a_missing_base_is_named_before_start_which_does_not_download_it(services, monkeypatch):
     monkeypatch.setattr(
         ModelCache, "missing", lambda self, names, data="": [f"{name} (91 MB)" for name in names]
     )

@@ -47,7 +47,7 @@ def test_a_link_begins_no_download(page, monkeypatch):
     assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None
 
 
-def test_the_reason_follows_the_answer_unless_another_pair_is_shown_by_then(page):
+def test_the_reason_follows_the_answer_and_a_long_pair_waits_for_a_click(page):
     request = SimpleNamespace(query_params={}, headers={})
     questions: dict = {}
     asked = [

@@ -63,7 +63,7 @@ def test_sentences_and_names_are_escaped():
 
 
 class TestCost:
-    def test_times_are_extrapolated_from_the_rates_and_the_papers_case_comes_once(self):
+    def test_times_are_extrapolated_from_the_rates_of_this_machine(self):
         html = cost.describe(RATES, 1_000)
         assert "499,500" in html
         assert "1 h 23 min" in html  # 499,500 pairs at 100 a second
@@ -131,7 +131,7 @@ class TestFindings:
         result = temperature.Trainings(self.trained(None, 0.93, before), after, 512, PAIRS, TIMED)
         return temperature.describe(result, after[0])
 
-    def test_what_the_temperature_does_and_its_price_in_rho_are_said_from_the_figures(self):
+    def test_the_effect_of_the_temperature_is_told_from_the_figures(self):
         assert "0.72 after τ = 0.01 and of 0.05 after τ = 0.1" in self.crowding((0.72, 0.05))
         assert "From this start the temperature hardly matters" in self.crowding((0.04, 0.02))
         assert "the order is about as good" in self.crowding((0.7, 0.1), (60.0, 61.0))
@@ -179,7 +179,7 @@ class TestFindings:
 
 
 class TestSheet:
-    def test_it_has_the_questions_of_the_class_and_the_answers_are_another_page(self):
+    def test_the_sheet_has_the_questions_of_the_class_without_the_answers(self):
         link = ClassLink(HOSTILE, Setup(seed=7), (4, 8))
         sheet = link.sheet(answers=False)
         answers = link.sheet(answers=True)
