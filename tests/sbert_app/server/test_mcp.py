@@ -166,7 +166,7 @@ def test_an_address_has_so_many_calls_and_connections_at_once(monkeypatch, limit
         assert sentence in first.result().text
 
 
-def test_a_run_on_an_uploaded_file_holds_a_tenth_out_over_http_and_mcp_as_on_the_page(tmp_path):
+def test_a_run_on_an_uploaded_file_holds_out_a_tenth_over_http_and_mcp(tmp_path):
     upload = tmp_path / "pairs.csv"
     upload.write_text(
         "question,paraphrase\n" + "".join(f"Question {i}?,Answer {i}.\n" for i in range(200))

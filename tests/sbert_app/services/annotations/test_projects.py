@@ -32,7 +32,7 @@ def test_a_project_is_read_back_and_a_second_of_its_name_refused(projects, proje
         projects.create(INFO, PAIRS)
 
 
-def test_the_last_word_of_each_rater_counts_and_undo_takes_back_step_by_step(project):
+def test_the_last_score_of_a_rater_counts_and_undo_takes_back_one(project):
     project.rate("Ann", 0, 3)
     project.rate("Ann", 1, 2)
     project.rate("Ben", 2, 1)

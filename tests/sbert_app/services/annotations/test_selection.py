@@ -34,12 +34,15 @@ def test_a_third_for_each_reason_and_no_pair_twice():
     assert min(distance[row] for row in others) >= max(distance[rows[THRESHOLD]])
 
 
-def test_the_random_third_is_drawn_from_all_pairs_and_too_few_are_all_taken():
+def test_the_random_third_is_drawn_evenly_from_all_pairs():
     first = np.linspace(0, 1, 30)
     drawn = [{row for row, why in pick(first, first[::-1], 0.5, 9, np.random.default_rng(seed)) if why == RANDOM}
              for seed in range(300)]  # fmt: skip
     counts = np.bincount([row for each in drawn for row in each], minlength=30)
     assert counts.min() > 10 and counts.max() < 60  # 30 expected of each
+
+
+def test_too_few_pairs_are_all_chosen():
     chosen = pick(np.arange(5) / 5, np.arange(5) / 5, 0.5, 60, np.random.default_rng(0))
     assert sorted(row for row, _ in chosen) == [0, 1, 2, 3, 4]
 

@@ -129,7 +129,7 @@ def test_a_cluster_that_ends_is_one_sentence_and_what_was_begun_is_removed(
 
 
 @pytest.mark.slow
-def test_the_ray_of_this_machine_listens_on_loopback_and_refuses_whoever_has_no_token():
+def test_local_ray_listens_on_loopback_and_requires_its_token():
     pytest.importorskip("ray", reason="Ray is not installed")
     own = """
 import os, subprocess, sys
@@ -176,7 +176,7 @@ def have(nodes: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_dies_loses_nothing(
+def test_scoring_on_ray_resumes_after_a_killed_driver_and_a_dead_node(
     nodes: Any, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ):
     import ray
@@ -243,7 +243,7 @@ def losses(store: RunStore, run_id: str) -> dict[int, float]:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_interrupted_and_loses_its_node_has_the_curve_of_one_that_nothing_interrupts(
+def test_a_resumed_run_on_ray_has_the_curve_of_an_uninterrupted_run(
     nodes: Any, home: Path, tmp_path: Path, tiny: Any
 ):
     import ray

@@ -64,12 +64,14 @@ class TestSubset:
 
 
 class TestSharedSentences:
-    def test_sentences_come_back_as_they_were_and_as_pairs_unless_they_are_too_many(self, tmp_path):
+    def test_shared_sentences_come_back_unchanged_and_as_pairs(self, tmp_path):
         shared = SharedSentences(tmp_path)
         token = shared.put(SENTENCES)
         assert shared.put(SENTENCES) == token
         assert shared.sentences(token) == SENTENCES
         assert len(shared.pairs(token).read_text().splitlines()) == 15
+
+    def test_too_many_sentences_are_not_paired(self, tmp_path):
         shared = SharedSentences(tmp_path)
         with pytest.raises(InputError, match="501 sentences"):
             shared.pairs(shared.put([str(n) for n in range(501)]))

@@ -33,7 +33,7 @@ def test_a_larger_cosine_never_means_a_lower_gold_score(points):
 
 
 @pytest.mark.parametrize("pooling", first(1, ["mean", "cls"]))
-def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on(pooling, tmp_path):
+def test_shipped_curves_predict_gold_scores_of_pairs_not_fitted_on(pooling, tmp_path):
     curve = load_calibration("all-MiniLM-L6-v2", pooling, tmp_path)
     data = load_data("stsb:dev").select(range(400))
     vectors = Encoder.load("all-MiniLM-L6-v2", pooling).encode([*data.columns[0], *data.columns[1]])
@@ -44,7 +44,7 @@ def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on
     assert 0.72 <= np.mean((low <= gold) & (gold <= high)) <= 0.9
 
 
-def test_equal_sentences_score_5_whatever_annotators_say_and_a_band_holds_its_curve():
+def test_equal_sentences_score_5_and_the_band_contains_the_curve():
     random = np.random.default_rng(0)
     gold = random.uniform(0, 5, 2_000)
     curve = fit_isotonic(0.1 + 0.15 * gold + random.normal(0, 0.1, 2_000), gold)
@@ -133,9 +133,7 @@ def rated(n, seed, name="mine.csv"):
 
 
 class TestOwnCalibration:
-    def test_it_is_used_says_on_what_it_was_fitted_and_makes_way_for_the_shipped_one(
-        self, tmp_path
-    ):
+    def test_a_curve_of_the_user_is_used_until_it_is_deleted(self, tmp_path):
         model = "all-MiniLM-L6-v2", "mean"
         shipped = load_calibration(*model, tmp_path)
         assert (shipped.fitted_on, shipped.pairs) == ("stsb:train", 5749)

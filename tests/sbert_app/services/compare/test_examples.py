@@ -50,7 +50,7 @@ def test_gold_scores_are_those_of_stsb_dev_and_numbers_are_tokens(encoder):
     assert {"30", "billion", "2021"} <= set(tokens)
 
 
-def test_a_model_is_wrong_from_one_point_on_or_outside_of_what_the_scale_allows():
+def test_a_model_is_wrong_from_one_point_on_or_outside_the_expected_range():
     assert error_of_model(2.0, 2.9, None) == ""
     assert "annotators say 3.0" in error_of_model(2.0, 3.0, None)
     assert "3 at most" in error_of_model(3.1, None, (0, 3))

@@ -91,7 +91,7 @@ class TestEncode:
         assert len(encoder.seen) == 2
         assert (first.seconds > 0, second.seconds) == (True, 0)
 
-    def test_a_stop_leaves_nothing_and_the_fingerprint_knows_pooling_and_weights(self, tmp_path):
+    def test_a_stopped_encoding_leaves_no_files(self, tmp_path):
         with pytest.raises(StoppedError):
             encode(
                 Corpus("c", ["a", "b"]),
@@ -100,6 +100,8 @@ class TestEncode:
                 watch=Watch(should_stop=lambda: True),
             )
         assert list(tmp_path.iterdir()) == []
+
+    def test_the_fingerprint_depends_on_pooling_and_weights(self):
         encoder = Encoder.load("scratch:1x32")
         mean = fingerprint(encoder)
         assert fingerprint(encoder.with_pooling("max")) != mean

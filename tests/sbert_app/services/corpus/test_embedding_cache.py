@@ -51,9 +51,11 @@ class TestCorpora:
         with pytest.raises(InputError, match="not open any more"):
             embeddings.corpus(second)
 
-    def test_a_corpus_larger_than_all_is_held_alone_and_the_example_is_opened_again(self, tmp_path):
+    def test_a_corpus_above_the_limit_of_the_cache_is_held_alone(self, tmp_path):
         embeddings = EmbeddingCache(AnyModel(), tmp_path, max_sentences=2)
         assert len(embeddings.corpus(embeddings.add(Corpus("c", SENTENCES)))) == 3
+
+    def test_the_example_is_opened_again_after_a_larger_corpus(self, tmp_path):
         embeddings = EmbeddingCache(AnyModel(), tmp_path, max_sentences=2)
         key = embeddings.example()
         embeddings.add(Corpus("c", SENTENCES))

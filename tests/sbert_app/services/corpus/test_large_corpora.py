@@ -29,9 +29,7 @@ SMALL = CorpusLimits(sentences=80, in_memory=20, map_points=30, clustered=40)
 
 
 class TestVectorFile:
-    def test_it_is_what_the_encoder_gives_mapped_into_memory_and_equal_sentences_are_encoded_once(
-        self, tmp_path
-    ):
+    def test_vectors_on_disk_are_memory_mapped_and_duplicates_encoded_once(self, tmp_path):
         progress = []
         encoder = BagEncoder()
         sentences = [*SENTENCES[:50], *SENTENCES[:50][::-1], "new", SENTENCES[0]]
@@ -43,9 +41,7 @@ class TestVectorFile:
         assert encoder.seen == [*SENTENCES[:50], "new"]
         assert progress == [(0, 102), (25, 102), (50, 102), (75, 102), (100, 102), (102, 102)]
 
-    def test_after_a_stop_only_what_is_missing_is_encoded_and_a_half_written_row_again(
-        self, tmp_path
-    ):
+    def test_a_resumed_encoding_repeats_only_missing_and_half_written_rows(self, tmp_path):
         path = tmp_path / "k.f32"
         encoder = BagEncoder()
         with pytest.raises(StoppedError):
@@ -99,7 +95,7 @@ class TestVectorFile:
 
 
 class TestOpenCorpora:
-    def test_a_large_corpus_is_cut_at_the_limit_and_its_vectors_survive_a_restart(self, tmp_path):
+    def test_the_vectors_of_a_large_corpus_survive_a_restart(self, tmp_path):
         models = AnyModel()
         embeddings = EmbeddingCache(models, tmp_path, limits=SMALL)
         key = embeddings.add(Corpus.from_dataset(Dataset("c", (SENTENCES,)), SMALL.sentences))
@@ -160,13 +156,13 @@ class TestClusters:
         with pytest.raises(StoppedError):
             k_means(vectors, 3, Watch(should_stop=lambda: True))
 
-    def test_the_others_join_the_clusters_of_their_neighbours_and_keywords_have_every_label(
-        self, blobs
-    ):
+    def test_sentences_outside_the_sample_join_the_clusters_of_neighbours(self, blobs):
         vectors, kinds = blobs
         sample = fixed_sample(600, 90)
         sample_labels = np.where(kinds[sample] == 2, -1, kinds[sample]).astype(np.int64)
         labels = join_nearest(vectors, sample, sample_labels, UNWATCHED)
         np.testing.assert_array_equal(labels, np.where(kinds == 2, -1, kinds))
+
+    def test_keywords_cover_every_label(self):
         labels = np.arange(100) % 7
         assert set(keywords(SENTENCES, labels, 2, most=20)) == set(range(7))

@@ -21,7 +21,7 @@ def embedded(vectors, name="mine", key="key"):
     )
 
 
-def test_a_vector_in_the_middle_of_all_is_a_hub_and_one_far_away_an_outlier(tmp_path):
+def test_a_central_vector_is_a_hub_and_a_remote_one_an_outlier(tmp_path):
     around = np.random.default_rng(0).standard_normal((200, 40)) + 2.5
     vectors = np.vstack([around, np.full((1, 40), 2.5), -np.eye(40)[:1] * 20])
     found = find_unusual(embedded(vectors), DiskCache(tmp_path))

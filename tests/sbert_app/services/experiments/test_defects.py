@@ -45,7 +45,7 @@ def test_every_combination_ships_with_three_seeds():
 @pytest.mark.parametrize(
     "run", shipped().runs, ids=lambda run: f"{'-'.join(run.defects) or 'none'}-{run.seed}"
 )
-def test_the_healthy_runs_learn_and_pass_the_checks_and_each_sick_one_fails_one_in_words(run):
+def test_a_healthy_run_learns_and_a_defective_one_is_warned_of(run):
     if not run.defects:
         assert run.warnings == ()
         assert fmean(run.losses[-20:]) < run.guess - TOLERANCE

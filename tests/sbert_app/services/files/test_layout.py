@@ -18,9 +18,7 @@ COLUMNS = ["Satz A", "Satz B", "Wert"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16", "utf-8"])
-def test_semicolons_a_byte_order_mark_and_decimal_commas_come_out_as_they_went_in(
-    tmp_path, encoding
-):
+def test_semicolons_byte_order_mark_and_decimal_commas_are_kept(tmp_path, encoding):
     path = tmp_path / "in.csv"
     output = tmp_path / "out.csv"
     path.write_bytes(GERMAN.encode(encoding))

@@ -193,7 +193,7 @@ class TestGold:
         assert decision.meaning.startswith(meaning)
         assert summary.bad_gold == 0
 
-    def test_labels_that_say_nothing_are_left_alone_and_an_unknown_one_is_noted(self, tmp_path):
+    def test_labels_that_say_nothing_are_ignored(self, tmp_path):
         summary = score_file(
             self.file(tmp_path, "sentence1,sentence2,label", ["spam", "ham"]),
             [tmp_path / "out.csv"],
@@ -204,6 +204,8 @@ class TestGold:
             None,
             None,
         )
+
+    def test_a_label_that_is_not_known_is_noted(self, tmp_path):
         path = self.file(tmp_path, "sentence1,sentence2,label", ["entailment"] * 60 + ["perhaps"])
         summary = score_file(path, [tmp_path / "out.csv"], BagEncoder())
         assert summary.bad_gold == 1

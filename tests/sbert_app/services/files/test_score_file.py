@@ -199,7 +199,7 @@ class TestStop:
 
 
 class TestOutputs:
-    def test_a_formula_gets_an_apostrophe_in_the_csv_alone_and_a_plain_number_none(self, tmp_path):
+    def test_only_formulas_get_an_apostrophe_and_only_in_the_csv(self, tmp_path):
         unseen = (
             " ",
             "\ufeff",
@@ -385,17 +385,21 @@ def _open_full(path: Path, mode: str = "r", *args, _open=Path.open, **kwargs):
 
 
 class TestRecentEmbeddings:
-    def test_a_ring_forgets_the_oldest_keeps_no_long_sentence_and_takes_no_pairs(self):
+    def test_recent_embeddings_forget_the_oldest(self):
         recent = RecentEmbeddings(64, capacity=3)
         encoder = BagEncoder()
         for texts in (["a", "b"], ["c", "d"], ["b", "c", "d"], ["a"]):
             assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
         assert encoder.seen == ["a", "b", "c", "d", "a"]
+
+    def test_recent_embeddings_keep_no_long_sentence(self):
         recent = RecentEmbeddings(64)
         encoder = BagEncoder()
         for _ in range(2):
             recent.get(["word " * 200], encoder.encode)
         assert len(encoder.seen) == 2
+
+    def test_no_pairs_have_no_scores(self):
         cosine, cross, *_ = PairScorer(BagEncoder()).score([], [])
         assert (cosine.shape, cross) == ((0,), None)
 
@@ -428,9 +432,7 @@ class TestReport:
         )
         assert all(worst.sentence1 == f"row {worst.row}" for worst in report.gold_disagreements)
 
-    def test_labels_are_counted_by_hundredths_of_the_cosine_and_contradictions_are_listed(
-        self, tmp_path
-    ):
+    def test_labels_are_counted_by_hundredths_of_the_cosine(self, tmp_path):
         cosine = np.array([0.62, 0.619, -1.0, 1.0, 0.95, 0.1], dtype=np.float32)
         texts = [f"row {row}" for row in range(1, 7)]
         with ReportBuilder(tmp_path) as builder:

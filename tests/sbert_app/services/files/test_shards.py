@@ -56,7 +56,7 @@ def first_part(folder: str | Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_an_id_is_kept_and_text_of_unknown_tokens_has_a_score_if_it_is_asked_for(
+def test_a_text_of_unknown_tokens_has_a_score_if_it_is_asked_for(
     tmp_path: Path, job: ShardJob, keep: bool
 ):
     (tmp_path / "in").mkdir()
