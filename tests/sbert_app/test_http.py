@@ -163,7 +163,7 @@ def test_a_thousand_requests_at_once_are_all_answered(shared_app):
         assert {answer.status for answer in answers} <= {200, 429}
 
 
-def test_the_end_of_an_answer_does_not_wait_until_its_beginning_is_acknowledged():
+def test_answers_are_sent_without_waiting_for_acknowledgements():
     async def sends_at_once() -> bool:
         options = asyncio.Queue[int]()
 

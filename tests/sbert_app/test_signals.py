@@ -124,7 +124,7 @@ def test_a_half_written_output_is_removed(tmp_path, home):
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_each_interrupts_a_command_and_afterwards_the_handlers_are_those_of_before(number):
+def test_each_signal_interrupts_a_command_and_handlers_are_restored(number):
     before = [signal.getsignal(number) for number in ENDING]
     with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
         os.kill(os.getpid(), number)

@@ -46,7 +46,7 @@ def f(x):
 """
 
 
-def test_comprehensions_ternaries_pairs_imports_and_short_functions_are_counted():
+def test_comprehensions_ternaries_and_short_functions_are_counted():
     assert forms_of(ast.parse(PACKED)) == {
         "comprehensions": 2,
         "ternaries": 3,

@@ -42,7 +42,7 @@ class TestWindow:
 
 
 class TestDelay:
-    def test_it_doubles_up_to_a_minute_and_ends_when_what_was_counted_is_forgotten(self):
+    def test_the_delay_doubles_up_to_a_minute_until_failures_are_forgotten(self):
         now = [0.0]
         failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: now[0])
         delays = []
@@ -55,7 +55,7 @@ class TestDelay:
         failures.give_back("a")
         assert failures.seconds_to_wait("a") == 0
 
-    def test_it_stays_a_number_after_days_of_guessing_and_old_mistakes_are_forgotten(self):
+    def test_the_delay_is_bounded_and_old_failures_are_forgotten(self):
         now = [0.0]
         failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: now[0])
         failures.add("a", 5_000)

@@ -62,7 +62,7 @@ def purity(points, group):
 
 
 class TestOneMap:
-    def test_neighbours_stay_close_the_same_seed_gives_the_same_map_and_the_cache_keeps_it(
+    def test_neighbours_stay_close_and_the_same_seed_gives_the_same_map(
         self, home, tmp_path, monkeypatch
     ):
         vectors, group = clouds()
@@ -76,6 +76,9 @@ class TestOneMap:
         assert not np.array_equal(points, draw([vectors], MapSettings(epochs=50, seed=1), home)[0])
         monkeypatch.setattr(projection, "draw", None)
         np.testing.assert_array_equal(project([embedded], QUICK, cache, home), [points])
+
+    def test_each_setting_of_a_map_is_part_of_its_key_in_the_cache(self):
+        embedded = make_embedded(clouds()[0])
         changes = [
             {},
             {"dimensions": 3},
@@ -107,9 +110,7 @@ class TestOneMap:
 
 
 class TestSmallAndOdd:
-    def test_too_few_distinct_sentences_collapsed_models_and_two_corpora_are_refused(
-        self, home, tmp_path
-    ):
+    def test_too_few_distinct_sentences_are_refused(self, home, tmp_path):
         for sentences, words in (
             (["one", "two", "three"], "at least 5 different sentences; there are 3 here"),
             (["same"] * 10, "at least 5 different sentences; all are the same here"),
@@ -118,9 +119,13 @@ class TestSmallAndOdd:
             for spaces in ([embedded], [embedded, embedded]):
                 with pytest.raises(InputError, match=words):
                     project(spaces, QUICK, DiskCache(tmp_path), home)
+
+    def test_a_model_that_gives_all_sentences_the_same_vector_is_refused(self, home, tmp_path):
         embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
             project([embedded], QUICK, DiskCache(tmp_path), home)
+
+    def test_two_different_corpora_are_refused(self, home, tmp_path):
         one = make_embedded(clouds(10)[0])
         other = make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
         with pytest.raises(InputError, match="the same sentences"):
@@ -159,7 +164,7 @@ class TestSmallAndOdd:
 
 
 class TestAlignedMaps:
-    def test_both_keep_neighbours_and_about_the_same_positions_and_the_cache_keeps_both_and_their_order(
+    def test_aligned_maps_keep_neighbours_at_about_the_same_positions(
         self, home, tmp_path, monkeypatch
     ):
         first, group = clouds(200, groups=4)
@@ -184,7 +189,7 @@ class TestAlignedMaps:
         deviation = first.std(axis=0).max()
         assert np.median(np.linalg.norm(first - second, axis=1)) < 0.25 * deviation
 
-    def test_sentences_with_the_same_neighbours_under_both_models_stay_together_best(self, home):
+    def test_sentences_with_the_same_neighbours_in_both_models_move_least(self, home):
         before, _ = clouds(200, groups=4, spread=8)
         after = before.copy()
         after[100:] = before[100:][::-1]  # to another group, among other neighbours
@@ -192,7 +197,7 @@ class TestAlignedMaps:
         assert np.median(moved[:100]) < 0.5 * np.median(moved[100:])
 
 
-def test_on_two_maps_of_stsb_what_people_find_similar_is_near_and_random_pairs_are_not(home):
+def test_similar_pairs_of_stsb_are_near_on_both_maps(home):
     embeddings = EmbeddingCache(ModelCache(home), home)
     pairs = Corpus.from_data("stsb:dev")
     rows = pairs.gold.rows[:150]
@@ -226,9 +231,7 @@ class TestCompiling:
         (compiled_code(tmp_path) / "complete").unlink()
         return tmp_path
 
-    def test_the_first_map_says_that_it_compiles_and_later_ones_of_this_version_do_not(
-        self, home, new_home, monkeypatch
-    ):
+    def test_only_the_first_map_of_a_version_compiles_umap(self, home, new_home, monkeypatch):
         descriptions = []
         watch = Watch(lambda done, description=None, total=1.0: descriptions.append(description))
         drawn = draw(clouds()[:1], QUICK, new_home, watch)

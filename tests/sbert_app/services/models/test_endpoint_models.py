@@ -107,7 +107,7 @@ def test_prompts_and_fewer_dimensions_are_applied_here(name, server, local):
             open_model(f"{name}?{wrong}")
 
 
-def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_no_base(name, home):
+def test_an_endpoint_gives_vectors_only_and_has_no_tokens_or_weights(name, home):
     model = open_model(name)
     sentence = "is an endpoint, which gives vectors only: its tokens and weights are not here"
     for use in (
@@ -117,6 +117,9 @@ def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_
     ):
         with pytest.raises(InputError, match=sentence):
             use()
+
+
+def test_an_endpoint_has_no_training_pooling_or_precision(name):
     with pytest.raises(
         InputError, match="is an endpoint, which gives vectors only and cannot be trained"
     ):
@@ -189,7 +192,7 @@ def test_the_size_of_a_request_and_its_time_can_be_stated():
         ModelName.parse("tfidf?batch=8")
 
 
-def test_a_text_that_is_refused_is_a_note_in_its_row_and_the_others_are_scored(tmp_path):
+def test_a_text_that_the_endpoint_refuses_is_a_note_in_its_row(tmp_path):
     source = tmp_path / "pairs.csv"
     scored = tmp_path / "scored.csv"
     rows = [

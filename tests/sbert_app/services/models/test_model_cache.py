@@ -147,7 +147,7 @@ def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     ]
 
 
-def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inference(home):
+def test_the_size_of_a_model_counts_weights_and_the_copy_for_inference(home):
     encoder = Encoder.load("scratch:2x64", home=home)
     weights = sum(parameter.nbytes for parameter in encoder.backbone.parameters())
     assert model_bytes(encoder) == pytest.approx(weights, rel=0.05)
@@ -156,7 +156,7 @@ def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inferenc
     assert model_bytes(encoder.with_pooling("max")) == model_bytes(encoder)  # shared, not copied
 
 
-def test_a_run_is_one_model_by_its_id_and_by_its_name_and_has_its_own_pooling(tmp_path):
+def test_a_run_is_one_model_by_its_id_and_by_its_name(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "all-MiniLM-L6-v2").symlink_to(model_folder("all-MiniLM-L6-v2").path)
     Encoder.load("scratch:1x32", pooling="max", home=tmp_path).save(

@@ -19,7 +19,7 @@ from training.errors import StoppedError
 from training.inference.runner import InferenceRunner, build_runner
 
 
-def test_requests_that_wait_are_processed_together_and_each_gets_its_response():
+def test_waiting_requests_are_batched_and_each_gets_its_response():
     batches: list[list[int]] = []
     first_is_processed = threading.Event()
     go_on = threading.Event()

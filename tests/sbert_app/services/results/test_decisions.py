@@ -120,7 +120,7 @@ def test_pairs_that_a_model_was_trained_on_judge_none():
     assert "no model is recommended" in none_left.leaks[-1]
 
 
-def test_resampled_average_precision_is_that_of_the_pairs_and_best_f1_the_default():
+def test_resampled_average_precision_equals_that_of_scikit_learn():
     scores = result(0.8).scores["cosine"].round(1)
     matches = LABELS.astype(bool)
     weights = np.concatenate(list(resample_weights(N, 1_000)))[:20]
@@ -132,6 +132,9 @@ def test_resampled_average_precision_is_that_of_the_pairs_and_best_f1_the_defaul
         average_precision_score(np.delete(matches, i), np.delete(scores, i)) for i in range(N)
     ]
     assert np.corrcoef(found.value - np.array(left_out), found.influence)[0, 1] > 0.999
+
+
+def test_best_f1_is_taken_where_no_threshold_has_the_precision():
     found = decide_results(
         {ModelName("poor"): result(3.0)}, PAIRS, CRITERIA
     ).to_take.on_data.decision

@@ -68,14 +68,21 @@ def test_pairs_are_classified_by_their_difference():
     assert score_transfer(Fixed(noise), data).mean > 0.95
 
 
-def test_a_small_class_gives_fewer_folds_a_second_time_the_same_figures_and_a_stop_ends_it():
+def with_a_small_class() -> ClassificationData:
     sentences = [f"x {number}" for number in range(40)]
-    data = ClassificationData("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
+    return ClassificationData("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
+
+
+def test_a_small_class_gives_fewer_folds_and_the_same_figures_again():
+    data = with_a_small_class()
     first, second = (score_transfer(Fixed(noise), data) for _ in range(2))
     assert len(first.accuracies) == 3
     assert first.accuracies == second.accuracies
+
+
+def test_a_stop_ends_the_measurement():
     with pytest.raises(StoppedError):
-        score_transfer(Fixed(noise), data, watch=Watch(should_stop=lambda: True))
+        score_transfer(Fixed(noise), with_a_small_class(), watch=Watch(should_stop=lambda: True))
 
 
 def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
@@ -167,9 +174,7 @@ class TestGroups:
         of_pairs = ClassificationData("t", (["a", "b", "c"], ["x", "a", "y"]), list("xyx"))
         assert of_pairs.groups[0] == of_pairs.groups[1] != of_pairs.groups[2]
 
-    def test_the_sentences_of_a_pair_of_stsb_are_never_divided_between_training_and_test(
-        self, home
-    ):
+    def test_sentences_of_a_pair_are_never_in_both_training_and_test(self, home):
         data = sentences_by_genre(home)
         assert len(data.pairs) > 1_000
         targets = np.unique(data.labels, return_inverse=True)[1]

@@ -96,7 +96,7 @@ def test_the_model_arrives_with_its_metrics_and_the_token_stays_nowhere(store, t
         ),
     ],
 )
-def test_what_the_hub_refuses_and_a_connection_that_breaks_off_are_one_sentence(
+def test_a_refusal_of_the_hub_or_a_broken_connection_is_one_sentence(
     store, monkeypatch, error, message
 ):
     def fail(*_: object, **__: object) -> None:

@@ -311,9 +311,7 @@ def names_in(home: Path) -> list[str]:
     ]
 
 
-def test_whatever_is_written_is_declared_and_whatever_is_declared_is_damaged_here_or_elsewhere(
-    written,
-):
+def test_every_file_that_is_written_is_declared_and_damaged_in_a_test(written):
     names = names_in(written.settings.home)
     assert [name for name in names if home_entry(name) is None] == []
     assert {pattern for name in names for pattern in declared(name)} | ELSEWHERE.keys() == {
