@@ -44,7 +44,7 @@ def test_a_wrong_setting_is_named(text, named):
         ModelName.parse(text)
 
 
-def test_an_encoder_takes_its_settings_from_its_name_and_says_them_in_words():
+def test_labels_tell_the_settings_of_a_name_in_words():
     assert ModelName.parse("m?dim=64&prompt_name=query").label == "m, 64 dimensions, prompt query"
     assert ModelName.parse("m?dtype=int8").label == "m, int8"
     assert ModelName.parse("run:20261126-090307-reg60:cls").label == "reg60, CLS pooling", (
@@ -54,6 +54,9 @@ def test_an_encoder_takes_its_settings_from_its_name_and_says_them_in_words():
         ModelName.parse(str(ModelName("m", prompt_name=BY_ROLE))).label
         == "m, query and document prompts"
     )
+
+
+def test_an_encoder_takes_its_settings_from_its_name():
     encoder = Encoder.load("scratch:2x32?dim=8&prompt=the+", device="cpu", dtype="float32")
     assert (encoder.dimension, encoder.prompt) == (8, "the ")
     assert encoder.name == "scratch:2x32?dim=8&prompt=the+"

@@ -243,7 +243,7 @@ def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
     assert_same(Loss(ours, dims)(given_vectors, target), other, given_vectors)
 
 
-def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_part():
+def test_matryoshka_classifies_truncated_vectors_by_truncated_weights():
     columns = [column.detach() for column in vectors(2)]
     labels = torch.tensor([0, 1, 2, 0, 1, 2, 1])
     whole = Classification(D, K)

@@ -101,7 +101,7 @@ def test_a_forked_child_has_workers_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_every_core_takes_part_the_callers_thread_among_them_and_each_with_one_thread():
+def test_every_core_takes_part_with_one_thread_each():
     before = torch.get_num_threads()
     together = threading.Barrier(parallel.num_threads())
 

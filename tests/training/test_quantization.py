@@ -58,7 +58,7 @@ def test_int8_is_that_of_faiss(vectors):
     assert apart.max() < 1.01 * np.ptp(vectors, axis=0).max() / 255
 
 
-def test_fewer_bits_are_further_from_the_cosine_and_binary_counts_equal_bits(vectors):
+def test_fewer_bits_are_further_from_the_cosine(vectors):
     u = vectors[:150]
     v = vectors[150:]
     errors = []

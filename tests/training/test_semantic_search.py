@@ -187,9 +187,7 @@ def test_a_memory_map_is_searched_where_it_is(vectors, queries, tmp_path):
         np.testing.assert_array_equal(mine, other)
 
 
-def test_one_bit_is_checked_and_a_byte_taken_where_the_variance_lies_in_few_dimensions(
-    vectors, monkeypatch
-):
+def test_one_bit_is_checked_and_one_byte_taken_where_it_finds_too_few(vectors, monkeypatch):
     monkeypatch.setitem(search_index.CANDIDATES, 1, 800)
     good = checked_index(vectors)
     assert (good.bits, "of their ten nearest." in good.note) == (1, True)

@@ -92,9 +92,12 @@ def test_a_named_scale_and_named_labels_come_before_the_evidence():
         ["04. Mai", "3"],
     ],
 )
-def test_shares_of_several_wholes_and_scores_that_a_spreadsheet_took_for_dates_are_refused(cells):
+def test_scores_that_are_mixed_shares_or_dates_are_refused(cells):
     with pytest.raises(InputError, match=r"is not a number|is not in 0 to 5"):
         scored(cells)
+
+
+def test_shares_are_stretched_from_the_scale_that_is_given():
     assert scored(["85%", "50%"], scale="50-100").scores == pytest.approx([3.5, 0])
 
 
@@ -127,7 +130,7 @@ def test_labels_say_in_many_words_what_is_a_match():
         assert (matches.tolist(), len(data)) == ([False, True, False], 3)
 
 
-def test_labels_of_which_none_says_so_are_refused_in_a_sentence_that_names_them():
+def test_labels_that_do_not_say_what_matches_are_refused_by_name():
     data = labelled(["ham", "spam"])
     with pytest.raises(
         InputError, match=r"of x \(ham, spam\) do not say which pairs are matches; .*labels="

@@ -346,7 +346,7 @@ def test_names_of_data_sets_are_told_from_paths():
             check_data_name(name)
 
 
-def test_a_gzip_file_that_unpacks_to_too_much_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
+def test_a_gzip_bomb_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(table_module, "MOST_UNPACKED", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()

@@ -36,7 +36,7 @@ def vectors(sentences: list[str]) -> np.ndarray:
     )
 
 
-def test_a_row_is_nearly_known_if_each_sentence_is_near_one_of_the_same_row():
+def test_a_row_is_nearly_known_if_both_sentences_are_near_one_row():
     known = Dataset("known", (["A cat sleeps.", "It rains."], ["Dogs bark.", "Men sing."]))
     near = [("The dogs bark!", "The cat sleeps"), ("it rains", "The men sing.")]
     others = [

@@ -13,7 +13,7 @@ rows_lists = st.lists(
 
 
 @given(lengths=lengths_lists, budget=budgets)
-def test_the_batches_are_a_partition_longest_first_and_as_full_as_the_budget_allows(
+def test_batches_are_a_partition_longest_first_and_full_to_the_budget(
     lengths: list[int], budget: int
 ):
     batches = list(plan(lengths, budget))

@@ -68,12 +68,13 @@ def test_each_sentence_is_computed_as_if_it_were_alone(
     assert_close(run(runner, ids), alone(model, ids))
 
 
-def test_local_layers_see_their_window_and_a_bias_keeps_mpnet_in_packed_rows(
-    tmp_path: Path, emulated: None
-):
+def test_local_attention_sees_its_window_without_padding(tmp_path: Path, emulated: None):
     model = backbone(tmp_path, "modernbert", max_position_embeddings=400, local_attention=16)
     ids = sentences([300, 5, 30])
     assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
+
+
+def test_a_position_bias_keeps_mpnet_in_packed_rows(tmp_path: Path, emulated: None):
     model = backbone(tmp_path, "mpnet")
     ids = sentences([9, 30, 1])
     runner = build_runner(model, torch.float32, pad_id=0)

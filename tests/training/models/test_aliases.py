@@ -41,9 +41,7 @@ def encoder(folder: Path) -> Encoder:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("evaluator", EVALUATORS, ids=lambda evaluator: evaluator.description)
-def test_the_evaluators_of_sentence_transformers_give_the_figures_of_their_own_model(
-    evaluator, encoder, folder
-):
+def test_evaluators_of_sentence_transformers_give_the_same_figures(evaluator, encoder, folder):
     theirs = evaluator(SentenceTransformer(str(folder), device="cpu"))
     assert evaluator(encoder) == pytest.approx(theirs, abs=5e-3)
 

@@ -87,18 +87,22 @@ def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second)
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-def test_repeated_pairs_are_scored_once_progress_ends_at_all_of_them_and_it_can_be_stopped(
-    adapter, monkeypatch
-):
+def test_repeated_pairs_are_scored_once(adapter):
     report = ReadReport()
     adapter.predict(PAIRS * 3, report=report)
     assert (report.inputs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
+
+
+def test_progress_ends_at_the_number_of_pairs(adapter, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 3)
     steps = []
     whole = adapter.predict(PAIRS, on_progress=lambda done, total: steps.append((done, total)))
     assert steps == sorted(steps)
     assert steps[-1] == (len(PAIRS), len(PAIRS))
     np.testing.assert_allclose(whole, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
+
+
+def test_predict_can_be_stopped(adapter):
     with pytest.raises(StoppedError):
         adapter.predict(PAIRS, should_stop=lambda: True)
 
@@ -188,7 +192,7 @@ def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
     assert reached == pytest.approx(card["spearman"]["dev"], abs=tolerance)
 
 
-def test_a_copied_adapter_opens_anywhere_but_not_with_a_head_of_another_size(adapter, tmp_path):
+def test_a_copied_adapter_opens_but_not_with_a_head_of_another_size(adapter, tmp_path):
     adapter.save(tmp_path / "copy")
     again = CrossEncoder.load(str(tmp_path / "copy"), dtype="float32")
     np.testing.assert_array_equal(again.predict(PAIRS), adapter.predict(PAIRS))

@@ -149,9 +149,7 @@ def test_no_more_sentences_at_a_time_than_the_batch_size(
         encoder.encode(sentences, batch_size=0)
 
 
-def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the_total(
-    encoder: Encoder, capsys
-):
+def test_a_progress_bar_and_a_callback_count_the_sentences(encoder: Encoder, capsys):
     steps: list[tuple[int, int | None]] = []
     encoder.encode(
         ["the cat"] * 3 + ["dog"],
@@ -243,7 +241,7 @@ def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path:
     assert bare.token_vectors([""])[0].hidden.shape == (0, bare.dimension)
 
 
-def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
+def test_only_what_is_too_long_is_truncated_counted_and_logged(
     encoder: Encoder, caplog: pytest.LogCaptureFixture
 ):
     words = "the cat " * 5_000
@@ -257,6 +255,9 @@ def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
     assert "2 sentences were cut at 64 tokens" in caplog.text
     np.testing.assert_allclose(vectors[0], encoder.encode(["the cat " * 31])[0], **SAME)
     assert {len(ids) for ids in encoder.tokenize([words])} == {encoder.max_length}
+
+
+def test_a_report_counts_sentences_distinct_ones_and_tokens(encoder: Encoder):
     report = ReadReport()
     encoder.encode(["the cat", "the cat", "dog"], report=report)
     assert (report.inputs, report.unique, report.tokens) == (3, 2, 4 + 3)
@@ -265,9 +266,7 @@ def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
     assert report.seconds > 0
 
 
-def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_before(
-    encoder: Encoder,
-):
+def test_stop_is_asked_for_before_each_batch(encoder: Encoder):
     steps: list[int] = []
     answers = iter([False, True])
     with pytest.raises(StoppedError):
@@ -277,6 +276,9 @@ def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_b
             should_stop=lambda: next(answers),
         )
     assert len(steps) == 1
+
+
+def test_a_stopped_stream_keeps_the_chunks_before(encoder: Encoder):
     questions = count()
     stream = encoder.encode_stream(
         iter(SENTENCES), chunk=2, should_stop=lambda: next(questions) >= 1

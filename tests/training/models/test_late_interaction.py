@@ -234,9 +234,7 @@ def test_the_constructor_opens_both_kinds(untrained: LateInteraction, colbert: P
         LateInteraction("minilm-stsb", home=home)
 
 
-def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(
-    untrained: LateInteraction,
-):
+def test_maxsim_is_the_mean_both_ways_without_special_tokens(untrained: LateInteraction):
     from sentence_transformers.util.similarity import mean_maxsim_pairwise
 
     a = "A man is playing."

@@ -66,9 +66,7 @@ def test_the_average_of_word_vectors_by_hand(vectors):
     assert np.linalg.norm(unit, axis=1) == pytest.approx([1, 0])
 
 
-def test_an_array_and_its_words_are_the_same_as_the_text_and_a_pickle_is_never_opened(
-    vectors, tmp_path
-):
+def test_word_vectors_of_an_array_equal_those_of_the_text_file(vectors, tmp_path):
     array = tmp_path / "v.npy"
     words = tmp_path / "v.words.txt"
     np.save(array, np.array([[1, 0], [0, 2]], dtype=np.float32))
@@ -80,6 +78,11 @@ def test_an_array_and_its_words_are_the_same_as_the_text_and_a_pickle_is_never_o
     words.write_text("man\nplays\n")
     both = [WordVectors.load(str(file)).encode(["man plays"]) for file in (vectors, array)]
     assert both[0] == pytest.approx(both[1])
+
+
+def test_a_pickle_of_word_vectors_is_never_opened(tmp_path):
+    array = tmp_path / "v.npy"
+    (tmp_path / "v.words.txt").write_text("man\nplays\n")
     np.save(array, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="not an array of numbers"):
         WordVectors.load(str(array))

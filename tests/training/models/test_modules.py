@@ -283,9 +283,7 @@ def test_weights_of_a_module_that_are_pickled_or_do_not_fit_are_refused(model: P
         ours(model)
 
 
-def test_dimensions_prompts_and_poolings_that_the_model_does_not_take_are_refused(
-    labse: Path, tmp_path: Path
-):
+def test_dimensions_prompts_and_poolings_that_do_not_fit_are_refused(labse: Path, tmp_path: Path):
     for dimension in (0, -1, 33):
         with pytest.raises(InputError, match="keep 1 to 32"):
             ours(labse, dimension=dimension)
@@ -295,6 +293,9 @@ def test_dimensions_prompts_and_poolings_that_the_model_does_not_take_are_refuse
         ours(labse, prompt_name="title")
     with pytest.raises(InputError, match="not both"):
         ours(labse, prompt="a", prompt_name="b")
+
+
+def test_a_pooling_that_does_not_fit_the_dense_layer_is_refused(labse: Path):
     encoder = ours(labse)
     assert encoder.with_pooling("max").dimension == DIMENSION
     with pytest.raises(InputError, match="Dense layer takes vectors of 32 dimensions, but gets 64"):

@@ -183,7 +183,7 @@ def test_the_scores_of_published_folders_are_those_of_the_reference(tmp_path: Pa
 
 
 @pytest.mark.parametrize("route", ["query", "document", None])
-def test_a_router_reads_queries_by_a_table_documents_by_a_transformer_and_others_by_its_route(
+def test_a_router_encodes_queries_and_documents_by_different_modules(
     tmp_path: Path, route: str | None
 ):
     from sentence_transformers import SparseEncoder as Reference

@@ -136,7 +136,7 @@ def test_it_is_evaluated_by_name_and_is_no_dense_encoder(splade: Path):
         Encoder.load(str(splade))
 
 
-def test_it_ranks_documents_as_sentence_transformers_does_with_a_prompt_for_queries(tmp_path: Path):
+def test_splade_ranks_documents_as_sentence_transformers_does(tmp_path: Path):
     from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
 
     random = np.random.default_rng(0)

@@ -90,9 +90,7 @@ def test_pickled_weights_of_any_module_are_refused(tmp_path: Path):
         open_model(folder)
 
 
-def test_weights_that_are_no_numbers_or_missing_and_tokens_without_an_embedding_are_refused(
-    tmp_path: Path,
-):
+def test_weights_or_embeddings_that_are_missing_or_nan_are_refused(tmp_path: Path):
     folder = make(BERT, **CALL)(tmp_path)
     file = folder / "model.safetensors"
     tensors = load_file(file)

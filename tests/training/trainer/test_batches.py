@@ -57,13 +57,16 @@ def test_processes_divide_an_epoch(n, batch_size, processes):
     assert len(seen) <= n + processes * batch_size
 
 
-def test_rows_that_share_a_sentence_are_in_different_batches_and_none_is_lost():
+def test_rows_that_share_a_sentence_are_in_different_batches():
     # Row i is (i // 2, i): each first sentence stands in two rows.
     rows = [frozenset({f"a{i // 2}", f"b{i}"}) for i in range(64)]
     sampler = LengthGroupedSampler([10] * 64, 8, 0, rows)
     for step in range(sampler.steps_per_epoch):
         texts = [text for row in sampler.rows(step) for text in rows[row]]
         assert len(texts) == len(set(texts))
+
+
+def test_no_row_is_lost_where_all_share_a_sentence():
     sampler = LengthGroupedSampler(
         [10] * 20, 8, 0, [frozenset({"the same", f"b{i}"}) for i in range(20)]
     )

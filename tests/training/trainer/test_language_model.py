@@ -99,7 +99,7 @@ def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
     ]
 
 
-def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
+def test_a_token_masked_because_chance_chose_none_is_hidden_like_others():
     """Of a short text alone in its batch."""
     ids = np.array([[2, 9, 3]])
     can = np.array([[False, True, False]])
@@ -111,7 +111,7 @@ def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
     assert hidden.count(9) == pytest.approx(100, abs=50)
 
 
-def test_a_step_masks_other_tokens_in_each_epoch_and_the_same_when_it_is_repeated(tmp_path: Path):
+def test_a_step_masks_the_same_tokens_when_repeated_and_others_later(tmp_path: Path):
     model = TrainingModel(load(make_model(tmp_path)), MaskedLanguageModelling())
     ids = [model.encoder.tokenize(SENTENCES)]
     first, again, later = (

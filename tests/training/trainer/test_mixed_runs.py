@@ -40,7 +40,7 @@ def batches(mix: str, seed: int = 0) -> MixedBatches:
 
 
 @pytest.mark.parametrize("mix", [PROPORTIONAL, ROUND_ROBIN])
-def test_an_epoch_has_the_batches_of_each_part_that_sentence_transformers_draws(mix):
+def test_an_epoch_of_mixed_data_has_the_batches_of_the_referee(mix):
     ours = batches(mix)
     rows = [range(size) for size in SIZES]
     samplers = [BatchSampler(SequentialSampler(part), 1, drop_last=False) for part in rows]
@@ -76,7 +76,7 @@ def test_the_loss_of_a_batch_is_that_of_its_parts_objective():
     assert loss(vectors, None, 1) == Triplet()(vectors)
 
 
-def test_events_notes_and_card_say_which_data_set_was_learned_by_which_objective(mixed, tmp_path):
+def test_events_and_card_tell_which_objective_learned_which_data(mixed, tmp_path):
     result, events = run(mixed, tmp_path / "run")
     # Of the first objective that the dev data fits.
     assert result.status == "finished" and result.final["loss"] > 0

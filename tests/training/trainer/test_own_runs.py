@@ -72,7 +72,7 @@ def short(config: RunConfig) -> RunConfig:
     return config.replace(max_steps=4, eval_every=2, eval_data=None)
 
 
-def test_own_data_and_an_own_objective_give_the_curve_of_those_that_are_named(short):
+def test_own_data_and_an_own_objective_give_the_curve_of_named_ones(short):
     _, named = run(short.replace(eval_data=short.train_data))
     data = load_data(short.train_data)
     _, own = run(short, train_data=data, eval_data=data, objective=Squared())
@@ -191,7 +191,7 @@ def test_what_cannot_be_used_is_one_sentence(short, own, message):
         train(short, lambda event: None, **{"folder": None} | own)
 
 
-def test_a_fault_in_an_object_of_the_caller_is_raised_and_the_run_has_failed(short, tmp_path):
+def test_a_fault_in_an_object_of_the_caller_is_raised_and_fails_the_run(short, tmp_path):
     def broken(encoder: Encoder) -> dict[str, float]:
         raise KeyError("queries")
 

@@ -67,9 +67,7 @@ def test_stopping_during_an_evaluation(config, whole, tmp_path, monkeypatch):
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole[0])
 
 
-def test_stopping_while_the_evaluation_data_is_looked_for_in_the_training_data(
-    config, tmp_path, monkeypatch
-):
+def test_a_run_can_be_stopped_during_the_search_for_overlap(config, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "training.trainer.prepare.overlap", lambda data, training, encode: encode(["A dog sleeps."])
     )
@@ -115,9 +113,7 @@ def test_a_killed_run_resumes_from_its_checkpoint(config, whole, tmp_path):
     assert result.status == "finished"
 
 
-def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(
-    config, whole, tmp_path
-):
+def test_a_run_killed_while_replacing_a_checkpoint_resumes_from_the_old(config, whole, tmp_path):
     """Killed in `training.atomic.replace_folder`: the old folder moved aside, the new one not yet renamed."""
     events: Events = []
     train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))

@@ -250,7 +250,7 @@ def test_lora_is_refused_for_word_vectors():
         TrainingModel(word_model("frozen"), Regression(), rank=4)
 
 
-def test_a_bfloat16_replica_gives_float32_gradients_close_to_those_of_float32(encoder):
+def test_bfloat16_replicas_give_gradients_close_to_those_of_float32(encoder):
     plain = load()
     encoder.dtype = torch.bfloat16
     model = without_dropout(
@@ -529,7 +529,7 @@ def test_gradients_of_mini_batches_are_those_of_the_whole_batch(options, num_mic
         assert torch.allclose(found[name], gradient, atol=1e-5), name
 
 
-def test_mini_batches_go_backward_with_the_dropout_that_they_went_forward_with():
+def test_mini_batches_repeat_their_dropout_in_the_backward_pass():
     """The same four micro-batches, at once and one after another: the same bits are dropped."""
 
     def step(**options) -> tuple[Tensor, dict[str, Tensor], int]:

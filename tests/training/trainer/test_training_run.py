@@ -95,9 +95,7 @@ def test_what_was_chosen_on_dev_is_measured_on_test(config, tmp_path):
     assert f"on stsb:test | – | {100 * expected:.2f} |" in card
 
 
-def test_the_files_of_a_run_and_its_model_which_is_the_best_one_and_opens_with_sentence_transformers(
-    config, tmp_path
-):
+def test_the_saved_model_is_the_best_one_and_opens_elsewhere(config, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder = tmp_path / "r1"
     result, events = run(config, folder)

@@ -31,9 +31,7 @@ def short(alone, pairs, monkeypatch) -> RunConfig:
     )
 
 
-def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_the_dev_data(
-    short, tmp_path
-):
+def test_word_encoders_have_a_learning_rate_of_their_own():
     assert [RunConfig("regression", base=name).learning_rate for name in WORD_ENCODERS] == [
         1e-3,
         1e-3,
@@ -49,6 +47,9 @@ def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_th
     assert (
         RunConfig("regression", base=DAN, learning_rate=5e-4).replace(seed=1).learning_rate == 5e-4
     )
+
+
+def test_word_encoders_have_no_words_of_the_dev_data(short, tmp_path):
     dev = tmp_path / "dev.csv"
     dev.write_text(
         "sentence1,sentence2,score\nZyzzyva,A man,1\nA dog,A cat,3\nIt rains,It snows,4\n"

@@ -136,7 +136,7 @@ def test_lines_and_json_too(tmp_path):
     )
 
 
-def test_lines_of_another_encoding_beside_a_thousand_good_ones_are_marked_and_not_guessed(tmp_path):
+def test_lines_of_another_encoding_among_good_ones_are_marked(tmp_path):
     good = [("déjà vu", f"Straße {i}") for i in range(1_000)]
     path = tmp_path / "mixed.csv"
     old = b"".join(f"café crème,garçon {i}\n".encode("cp1252") for i in range(150))
@@ -161,9 +161,7 @@ def test_lines_of_another_encoding_beside_a_thousand_good_ones_are_marked_and_no
         "Мощность {} кВт, частота 50 мГц, уровень 5 дБ.",
     ],
 )
-def test_short_lines_of_cyrillic_are_not_read_with_small_letters_and_capitals_exchanged(
-    encoding, text
-):
+def test_short_lines_of_cyrillic_keep_small_letters_and_capitals(encoding, text):
     lines = "".join(f"{text.format(i)}\n" for i in range(24))
     assert lines.encode(encoding).decode(guess_encoding(lines.encode(encoding))) == lines
 
@@ -177,7 +175,7 @@ def test_capitals_inside_words_exchange_nothing(encoding, more):
     assert guess_encoding(text.encode(encoding)) == encoding
 
 
-def test_a_guess_is_said_with_the_words_as_they_are_read_and_how_to_say_otherwise(tmp_path):
+def test_a_guessed_encoding_is_told_with_words_and_how_to_change_it(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("plain\ncafé\nthé\ncrème\nété\n".encode("cp1252"))
     [remark] = scan(path).remarks

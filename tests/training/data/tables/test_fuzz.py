@@ -55,7 +55,7 @@ def read(path):
 
 @FUZZED
 @given(name=NAMES, content=CONTENT, encoding=ENCODINGS)
-def test_any_bytes_as_a_table_as_data_as_lines_and_in_an_encoding_of_any_name(
+def test_any_bytes_are_read_or_refused_in_any_format_and_encoding(
     tmp_path_factory, name, content, encoding
 ):
     path = tmp_path_factory.mktemp("fuzz") / name

@@ -236,7 +236,7 @@ class TestEncoding:
         path.write_bytes("s1,s2\nä,ö\nä,ö\nä,ö\nä,ö\nä,ö\nä,ü".encode()[:-1])
         assert rows_of(path)[-1] == ("ä", "\ufffd")
 
-    def test_a_line_of_seventeen_megabytes_is_refused_before_it_fills_the_memory(self, tmp_path):
+    def test_a_line_of_17_megabytes_is_refused_before_it_fills_the_memory(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_bytes(b"s1,s2\na,b\n" + b"x" * (17 << 20))
         with pytest.raises(InputError, match=r"line 3, is longer than 16 MB"):
