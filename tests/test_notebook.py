@@ -36,7 +36,7 @@ def before_training(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     cells = json.loads(
         json.dumps(CELLS).replace("max_steps=200, eval_every=40", "max_steps=2, eval_every=1")

@@ -65,7 +65,7 @@ def pairs(tmp_path):
     return path
 
 
-def test_in_a_scored_file(open_page, pairs):
+def test_hostile_text_in_a_scored_file_stays_text(open_page, pairs):
     page = open_page("/bulk")
     expect(page.locator("#csv")).to_be_visible()  # the example is scored
     page.set_input_files("#upload input[type=file]", pairs)
@@ -82,7 +82,7 @@ def test_in_a_scored_file(open_page, pairs):
     check(page)
 
 
-def test_in_the_name_of_a_run(open_page):
+def test_hostile_text_in_the_name_of_a_run_stays_text(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.locator("#train-base input").fill("scratch:1x32")
@@ -95,7 +95,7 @@ def test_in_the_name_of_a_run(open_page):
     check(page)
 
 
-def test_in_a_project_and_the_names_of_its_raters(new_project, pairs):
+def test_hostile_text_in_a_project_and_its_raters_stays_text(new_project, pairs):
     page = new_project()
     page.set_input_files("#label-file input[type=file]", pairs)
     expect(page.locator("#label-panel section")).to_be_visible()

@@ -43,7 +43,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, path):
+def test_a_page_opens_is_legible_in_both_themes_and_fits_a_telephone(open_page, path):
     page = open_page(path)
     expect(page.locator(PAGES[path]).first).to_be_visible()
     page.add_style_tag(content="* { transition: none !important; }")
@@ -57,7 +57,7 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_nothing_jumps_while_it_opens(open_page, path):
+def test_nothing_jumps_while_a_page_opens(open_page, path):
     # At the first opening the browser fetches the script of each kind of component.
     expect(open_page(path).locator(PAGES[path]).first).to_be_visible()
     page = open_page(path, height=720)

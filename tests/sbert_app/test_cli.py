@@ -627,7 +627,7 @@ def test_ctrl_c_keeps_the_rows_that_are_scored(
     assert left_over(folder) == {"many.csv", "out.csv"}
 
 
-def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(
+def test_ctrl_c_keeps_a_checkpoint_and_train_resumes_the_run(
     run: Run, folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from training.trainer.trainer import Trainer

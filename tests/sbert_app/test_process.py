@@ -136,7 +136,7 @@ def test_serving_says_at_once_that_the_app_is_starting(arguments):
 
 
 @pytest.mark.parametrize("arguments", [["serve", "--help"], ["encode", "serve"], []])
-def test_other_commands_do_not(arguments):
+def test_other_commands_do_not_say_that_the_app_is_starting(arguments):
     assert not is_serving(arguments)
 
 

@@ -238,7 +238,7 @@ def run_python(code: str, address: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
-def test_it_runs(
+def test_each_block_of_the_docs_runs(
     block: Block,
     workplace: Path,
     run: Run,

@@ -97,7 +97,7 @@ def test_the_shipped_cross_encoder_in_int8():
     np.testing.assert_allclose(rounded.predict(pairs), exact.predict(pairs), atol=0.05)
 
 
-def test_models_that_cannot_are_refused_by_name_and_none_is_trained(tmp_path: Path):
+def test_models_without_int8_are_refused_and_none_is_trained_in_int8(tmp_path: Path):
     folder = str(make_model(tmp_path / "modern", "modernbert"))
     with pytest.raises(
         InputError, match="cannot compute in int8: that is for BERT's family, not for modernbert"
@@ -110,7 +110,7 @@ def test_models_that_cannot_are_refused_by_name_and_none_is_trained(tmp_path: Pa
         TrainingModel(encoder, Regression())
 
 
-def test_machines_that_cannot_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_machines_without_int8_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = str(make_model(tmp_path / "tiny"))
     has_int8.cache_clear()
     monkeypatch.setattr(torch.ops, "onednn", SimpleNamespace())

@@ -80,7 +80,7 @@ def test_float32_is_the_module_alone_with_each_sentence(model: nn.Module, length
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_only_what_is_not_of_berts_family_is_padded(tmp_path: Path, architecture: str):
+def test_only_models_outside_of_the_bert_family_need_padding(tmp_path: Path, architecture: str):
     kind = PaddedRunner if architecture in ("t5", "qwen3", "gemma3") else PackedRunner
     assert type(build_runner(backbone(tmp_path, architecture), torch.float32, pad_id=0)) is kind
 
@@ -162,7 +162,7 @@ def test_another_activation_or_direction_runs_as_it_is(
     assert_close(run(runner, ids), alone(model, ids))
 
 
-def test_many_threads_get_what_one_gets(model: nn.Module):
+def test_many_threads_get_the_vectors_that_one_gets(model: nn.Module):
     prepared = build_runner(model, torch.float32, pad_id=0)
     jobs = [sentences(list(range(1, 40 + seed)), seed) for seed in range(8)]
     expected = [run(prepared, ids) for ids in jobs]

@@ -57,7 +57,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "modernbert"])
 @pytest.mark.parametrize("lengths", [[1], [3, 64, 17, 17, 1, 40, 2]])
-def test_each_sentence_is_computed_as_if_it_were_alone(
+def test_without_padding_each_sentence_is_computed_as_if_alone(
     tmp_path: Path, emulated: None, architecture: str, lengths: list[int]
 ):
     model = backbone(tmp_path, architecture)

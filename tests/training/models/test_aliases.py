@@ -73,7 +73,9 @@ def test_the_names_of_sentence_transformers_mean_the_same(
 
 
 @pytest.mark.parametrize("normalizes", [True, False])
-def test_the_options_of_encode_mean_the_same(folder: Path, tmp_path: Path, normalizes: bool):
+def test_encode_normalizes_and_prompts_as_sentence_transformers_does(
+    folder: Path, tmp_path: Path, normalizes: bool
+):
     made = written(tmp_path / "model", folder, "mean", *[Normalize()] * normalizes)
     (made / "config_sentence_transformers.json").write_text(
         '{"prompts": {"query": "the question: ", "dog": "dog "}}'

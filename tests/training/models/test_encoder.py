@@ -163,7 +163,7 @@ def test_a_progress_bar_and_a_callback_count_the_sentences(encoder: Encoder, cap
     assert capsys.readouterr().err == ""
 
 
-def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(
+def test_push_to_hub_uploads_a_model_that_opens_with_its_card(
     encoder: Encoder, tmp_path: Path, monkeypatch
 ):
     from sentence_transformers import SentenceTransformer
@@ -324,7 +324,7 @@ def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encod
     np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 
-def test_what_has_encoded_can_be_copied_and_pickled(encoder: Encoder):
+def test_an_encoder_that_has_encoded_can_be_copied_and_pickled(encoder: Encoder):
     expected = encoder.encode(SENTENCES)
     np.testing.assert_array_equal(copy.deepcopy(encoder).encode(SENTENCES), expected)
     assert len(pickle.dumps(encoder)) > 1_000

@@ -203,7 +203,7 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "saved"
 
 
-def test_it_has_no_sentence_vectors(colbert: Path):
+def test_late_interaction_has_no_sentence_vectors(colbert: Path):
     with pytest.raises(
         InputError, match="MultiVectorEncoder with modules or settings that sentence-transformers"
     ):
@@ -245,7 +245,7 @@ def test_maxsim_is_the_mean_both_ways_without_special_tokens(untrained: LateInte
     assert untrained.predict([(a, b)])[0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_is_symmetric_between_minus_1_and_1_and_0_without_tokens(
+def test_maxsim_is_symmetric_between_minus_1_and_1_and_0_without_tokens(
     untrained: LateInteraction, monkeypatch
 ):
     monkeypatch.setattr("training.models.maxsim.CHUNK", 2)
@@ -275,7 +275,7 @@ def judged() -> tuple[dict[str, str], dict[str, str], dict[str, set[str]]]:
     )
 
 
-def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged):
+def test_late_interaction_ranks_as_sentence_transformers_does(tmp_path: Path, judged):
     """By any encoder: the tokens of the query alone find those of the document."""
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
@@ -295,7 +295,7 @@ def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged
         )
 
 
-def test_it_ranks_the_best_of_another_model_again(judged, untrained: LateInteraction):
+def test_late_interaction_re_ranks_the_best_of_another_model(judged, untrained: LateInteraction):
     data = RetrievalData.from_dicts(*judged)
     again = load_retriever(f"bm25?rerank={UNTRAINED}", lambda name: untrained)
     [whole], [best] = (
@@ -320,9 +320,7 @@ def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Pa
     assert found.first[-1][0] == "[MASK]"
 
 
-def test_it_is_evaluated_by_name_which_says_its_kind_and_takes_no_settings(
-    home: Path, colbert: Path
-):
+def test_late_interaction_is_evaluated_by_a_name_without_settings(home: Path, colbert: Path):
     data = Dataset.from_pairs(
         ["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0]
     )

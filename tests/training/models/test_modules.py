@@ -194,7 +194,7 @@ def assert_same(mine: np.ndarray, theirs: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("folder", [*KINDS, *WORD_KINDS], indirect=True)
-def test_the_same_vectors_with_and_without_prompts_and_truncation(folder: Path):
+def test_vectors_are_the_same_with_and_without_prompt_and_truncation(folder: Path):
     mine = opened(folder)
     theirs = referee(folder)
     assert_same(mine.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES))

@@ -61,7 +61,7 @@ def test_a_saved_model_encodes_by_its_function_or_its_signature(tf, tmp_path, si
     assert encoder.encode([]).shape == (0, DIMENSION)
 
 
-def test_it_is_evaluated_stops_and_reports_progress(tf, tmp_path):
+def test_a_saved_model_is_evaluated_stops_and_reports_progress(tf, tmp_path):
     from training.evaluation.scoring import evaluate
 
     encoder = open_model(made(tf, tmp_path / "use"))
@@ -78,7 +78,7 @@ def test_it_is_evaluated_stops_and_reports_progress(tf, tmp_path):
         open_model(encoder.name, "mean")
 
 
-def test_one_that_reads_files_is_refused(tf, tmp_path):
+def test_a_saved_model_that_reads_files_is_refused(tf, tmp_path):
     def body(tf: Any, texts: Any) -> Any:
         return tf.strings.to_number(tf.map_fn(tf.io.read_file, texts))[:, None]
 

@@ -125,7 +125,7 @@ def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEnco
         encoder.encode_sparse(SENTENCES, should_stop=lambda: True)
 
 
-def test_it_is_evaluated_by_name_and_is_no_dense_encoder(splade: Path):
+def test_a_sparse_encoder_is_evaluated_by_name_and_is_not_a_dense_one(splade: Path):
     data = Dataset.from_pairs(
         ["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0]
     )

@@ -79,7 +79,7 @@ def test_waiting_for_a_busy_server_can_be_stopped(monkeypatch):
         fetch_vectors(named(server.url), TEXTS, should_stop=lambda: True)
 
 
-def test_it_is_away():
+def test_a_server_that_is_away_is_one_sentence():
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(

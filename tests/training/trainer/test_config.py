@@ -126,7 +126,7 @@ def test_distillation_needs_a_teacher(objective):
 
 
 @pytest.mark.parametrize("dims", ["64, 256,64", [64, 256.0, 64], (256, 64), ["256", "64"]])
-def test_dimensions_may_be_a_text_or_a_list(dims):
+def test_matryoshka_dims_may_be_a_text_or_a_list(dims):
     config = RunConfig("mnrl", matryoshka_dims=dims)
     assert config.matryoshka_dims == (256, 64)
     assert config.to_dict()["matryoshka_dims"] == [256, 64]

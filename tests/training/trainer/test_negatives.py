@@ -37,7 +37,7 @@ def mined(*rows: tuple[str, ...], margin: float = 0.05) -> MinedNegatives:
     )
 
 
-def test_the_negative_is_the_nearest_beyond_the_margin():
+def test_a_hard_negative_is_the_nearest_beyond_the_margin():
     rows = [("a", "near a"), ("b", "near b"), ("b", "hard"), ("b", "easy")]
     found = mined(*rows).data
     assert found.kind == "triplets"
@@ -75,7 +75,7 @@ def test_a_pair_without_a_negative_is_left_out_and_counted():
         mined(("a", "easy"))
 
 
-def test_they_are_read_as_they_were_written(tmp_path):
+def test_hard_negatives_are_read_as_they_were_written(tmp_path):
     found = mined(("a", "near a"), ("b", "hard"), ("b", "near b"))
     found.write(tmp_path)
     read = MinedNegatives.read(tmp_path, found.data)
@@ -98,7 +98,7 @@ def test_they_are_read_as_they_were_written(tmp_path):
             MinedNegatives.read(tmp_path, found.data)
 
 
-def test_blocks_do_not_change_the_result(monkeypatch):
+def test_blocks_do_not_change_the_hard_negatives(monkeypatch):
     from training.data.load import load_data
     from training.objectives.ranking import MultipleNegativesRanking
     from training.trainer import negatives
@@ -110,7 +110,7 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     assert mine_negatives(encoder, data, 0.05).data.columns == whole.data.columns
 
 
-def test_a_run_learns_from_them_shows_them_and_resumes_with_the_same(pairs, tmp_path):
+def test_a_run_learns_from_hard_negatives_and_resumes_with_the_same_ones(pairs, tmp_path):
     config = RunConfig(
         "mnrl",
         base="scratch:1x32",

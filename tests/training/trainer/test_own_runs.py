@@ -222,7 +222,7 @@ def test_own_weights_optimizer_and_schedule_resume_to_the_same_curve(short, tmp_
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
 
 
-def test_it_prints_a_line_for_each_evaluation(short, capsys):
+def test_train_prints_a_line_for_each_evaluation(short, capsys):
     train(short.replace(max_steps=1), folder=None)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines if line.startswith("step")] == [

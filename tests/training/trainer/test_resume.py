@@ -48,7 +48,7 @@ def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, whole, tmp_pa
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_stopping_during_an_evaluation(config, whole, tmp_path, monkeypatch):
+def test_a_run_can_be_stopped_during_an_evaluation(config, whole, tmp_path, monkeypatch):
     events: Events = []
     asked = {"evaluating": False}
     measure = evaluator.Evaluator.measure

@@ -353,7 +353,7 @@ def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
     assert default_micro_batches(torch.device("cuda"), 1_000) == 1
 
 
-def test_training_the_rows_in_use_equals_training_all_and_only_they_change(encoder):
+def test_training_the_embeddings_in_use_equals_training_all(encoder):
     compact = TrainingModel(load(), Regression(), used(encoder))
     whole = TrainingModel(load(), Regression())
     assert train_steps(compact) == pytest.approx(train_steps(whole), abs=1e-6)
@@ -428,7 +428,7 @@ def test_lora_trains_adapters_only_and_is_merged_on_export(encoder):
     assert not np.allclose(after, before, atol=1e-4)
 
 
-def test_biases_and_norms_are_not_decayed(encoder):
+def test_weight_decay_leaves_out_biases_and_norms(encoder):
     model = TrainingModel(encoder, Regression())
     decayed, spared = model.parameter_groups(0.01)
     assert (decayed["weight_decay"], spared["weight_decay"]) == (0.01, 0.0)
@@ -480,7 +480,7 @@ def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
     )
 
 
-def test_no_more_tokens_than_asked_for_are_computed_at_a_time(encoder):
+def test_max_tokens_limits_the_tokens_that_are_computed_at_a_time(encoder):
     for num_micro_batches in (1, 2):
         model = TrainingModel(
             encoder, Regression(), num_micro_batches=num_micro_batches, max_tokens=64

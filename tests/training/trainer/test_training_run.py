@@ -64,7 +64,7 @@ def test_the_events_of_a_run(config, tmp_path):
 
 
 @pytest.mark.parametrize(("patience", "ends_at"), [(1, 2), (2, 5), (None, 7)])
-def test_a_run_ends_after_evaluations_without_a_better_figure(
+def test_patience_ends_a_run_early_without_a_better_figure(
     config, tmp_path, monkeypatch, patience, ends_at
 ):
     """Of the evaluations at steps 0 to 7 those at 1 and 3 are the best so far; a run of 7 steps has no more."""
@@ -189,7 +189,7 @@ def test_max_length_and_patience_are_checked(config):
         RunConfig("mnrl", eval_data=None, patience=3)
 
 
-def test_the_steps_of_a_run_that_accumulates(config, tmp_path):
+def test_gradient_accumulation_makes_three_batches_one_step(config, tmp_path):
     """Of 11 batches an epoch three make a step; the curve is that of a run that is stopped and resumed."""
     config = config.replace(
         gradient_accumulation_steps=3, max_steps=None, epochs=3, weight_decay=0.01
@@ -364,7 +364,7 @@ def test_two_processes_train_one_model(config, tmp_path):
 
 
 @pytest.mark.parametrize(("total", "warmup"), [(7, 0.1), (1, 0.1), (50, 0.0), (10, 1.0)])
-def test_the_learning_rate_equals_that_of_transformers(total, warmup):
+def test_the_learning_rate_schedule_and_warmup_equal_transformers(total, warmup):
     from transformers import get_linear_schedule_with_warmup
 
     adam = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=2e-5)

@@ -61,7 +61,7 @@ def test_word_encoders_have_no_words_of_the_dev_data(short, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "pooling"), [(BILSTM, "max"), (DAN, "mean_sqrt_len_tokens")])
-def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path, name, pooling):
+def test_word_encoders_learn_and_are_saved_with_the_same_vectors(short, tmp_path, name, pooling):
     result, events = run(short.replace(base=name), tmp_path / "run")
     opening = of_kind(events, "state")[0]
     assert (opening["pooling"], opening["dtype"]) == (pooling, "float32")
@@ -79,6 +79,6 @@ def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path
         run(short.replace(base=result.path), tmp_path / "again")
 
 
-def test_a_stopped_run_goes_on_to_the_same_end(short, tmp_path):
+def test_a_stopped_run_resumes_to_the_same_end(short, tmp_path):
     config = short.replace(dtype="float32", max_steps=12, eval_every=12)
     assert curve(stop_and_resume(config, tmp_path / "run", 5)) == curve(run(config)[1])

@@ -84,7 +84,7 @@ def test_progress_is_reported_and_the_summary_comes_last(pairs, tmp_path):
     assert all(Path(output).is_relative_to(tmp_path / "tmp") for output in summary.outputs)
 
 
-def test_it_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
+def test_a_job_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
     jobs = make(tmp_path)
     job = started(jobs, pairs)
     pairs.unlink()

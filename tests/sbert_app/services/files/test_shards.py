@@ -117,7 +117,7 @@ def test_the_parts_hold_what_one_file_would(
     assert first_part(job.output)["score"].equals(alone["score"].slice(0, 20))
 
 
-def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp_path: Path):
+def test_a_stopped_job_resumes_where_it_stopped(inputs: Path, job: ShardJob, tmp_path: Path):
     stops = iter([False] * 12 + [True] * 100)
     with pytest.raises(StoppedError):
         run_job(job, str(inputs), watch=Watch(should_stop=lambda: next(stops)))

@@ -63,7 +63,7 @@ def local(home) -> Encoder:
     return Encoder.load(MODEL, home=home, dtype="float32")
 
 
-def test_its_vectors_are_the_models_own(name, server, local):
+def test_the_vectors_of_an_endpoint_are_the_models_own(name, server, local):
     encoder = open_model(name)
     assert (encoder.dimension, encoder.pooling, encoder.sent_to) == (
         32,

@@ -106,7 +106,7 @@ def cells(table):
 
 
 @pytest.mark.parametrize(("encoding", "language"), FILES)
-def test_the_words_come_through(tmp_path, encoding, language):
+def test_tables_are_read_in_every_encoding_without_loss(tmp_path, encoding, language):
     """Also with the encoding's name; a single row is opened at least."""
     path = write(tmp_path / "pairs.csv", language, encoding)
     table = open_table(path)
@@ -122,7 +122,7 @@ def test_the_words_come_through(tmp_path, encoding, language):
         assert len(cells(open_table(path))) == 1
 
 
-def test_lines_and_json_too(tmp_path):
+def test_lines_and_json_are_read_in_other_encodings_too(tmp_path):
     (tmp_path / "a.txt").write_bytes("\n".join(SENTENCES["Russian"]).encode("koi8_r"))
     lines = open_table(tmp_path / "a.txt", lines=True)
     assert next(lines.batches()).rows["sentence"] == list(SENTENCES["Russian"])

@@ -72,7 +72,7 @@ def test_any_bytes_are_read_or_refused_in_any_format_and_encoding(
 
 @FUZZED
 @given(value=VALUES, lines=st.integers(1, 3))
-def test_any_json(tmp_path_factory, value, lines):
+def test_any_json_is_read_or_refused(tmp_path_factory, value, lines):
     path = tmp_path_factory.mktemp("fuzz") / "a.jsonl"
     path.write_text("\n".join([json.dumps(value)] * lines), encoding="utf-8")
     with reading_or_refusing():

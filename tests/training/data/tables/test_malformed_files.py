@@ -215,7 +215,7 @@ def put(folder: Path, case: Refused | Scored) -> Path:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_with_one_clear_line(tmp_path, name):
+def test_a_malformed_file_is_refused_with_one_clear_line(tmp_path, name):
     case = REFUSED[name]
     path = put(tmp_path, case)
     with pytest.raises(InputError, match=case.says) as error:
@@ -226,7 +226,7 @@ def test_refused_with_one_clear_line(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", SCORED)
-def test_scored_with_its_bad_rows_marked(tmp_path, name):
+def test_a_malformed_file_is_scored_with_its_bad_rows_marked(tmp_path, name):
     case = SCORED[name]
     path = put(tmp_path, case)
     before = path.read_bytes()

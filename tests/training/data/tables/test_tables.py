@@ -179,7 +179,7 @@ class TestRoundTrips:
     # A file of nothing else is no text.
     @example([("control\x01 characters\x7f", "here and there\x1f")], ",", "utf-8")
     @example([("", "\r\t")], "\t", "utf-8")  # its first line looks complete, and its quotes are odd
-    def test_csv(self, tmp_path, rows, delimiter, encoding):
+    def test_csv_is_read_back_as_it_was_written(self, tmp_path, rows, delimiter, encoding):
         path = tmp_path / "pairs.csv"
         text = as_csv([HEADER, *rows], delimiter, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
         path.write_bytes(text.encode(encoding))
@@ -187,7 +187,7 @@ class TestRoundTrips:
 
     @ROUND_TRIP
     @given(ROWS)
-    def test_json_lines_a_json_array_and_parquet(self, tmp_path, rows):
+    def test_json_and_parquet_are_read_back_as_they_were_written(self, tmp_path, rows):
         objects = [dict(zip(HEADER, row, strict=True)) for row in rows]
         (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, objects)))
         (tmp_path / "pairs.json").write_text(
@@ -199,7 +199,7 @@ class TestRoundTrips:
 
     @settings(ROUND_TRIP, max_examples=15)
     @given(st.lists(st.tuples(XML_CELL, XML_CELL), min_size=1, max_size=6))
-    def test_xlsx(self, tmp_path, rows):
+    def test_xlsx_is_read_back_as_it_was_written(self, tmp_path, rows):
         path = tmp_path / "pairs.xlsx"
         write_xlsx(path, [HEADER, *rows])
         assert rows_of(path, size=5) == rows
@@ -384,7 +384,7 @@ class TestPickColumns:
         for name in ("Similarity_Score", "gold", "relatedness"):
             assert table_with(tmp_path, "s1", "s2", name).reading.pair().score == name
 
-    def test_what_cannot_be_done(self, tmp_path):
+    def test_columns_that_do_not_exist_or_repeat_are_refused(self, tmp_path):
         for requested, message in {
             ("s1", "nope"): "has no column 'nope'; it has the columns s1, s2, score",
             ("s1", "s1"): "name two different columns",
