@@ -5,7 +5,7 @@ import re
 import pytest
 from conftest import running_app
 from playwright.sync_api import Browser, Page, expect
-from test_pages import PAGES
+from test_every_page import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

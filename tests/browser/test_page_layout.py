@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import show
 from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
-from test_pages import PAGES
+from test_every_page import PAGES
 
 from sbert_app.pages.learn.lesson import lessons
 
