@@ -1,4 +1,4 @@
-"""Commands that answer a question, pipes, columns by name, runs by name, and options that hold for every command."""
+"""`commands/`: answers to a question, pipes, columns by name, runs by name, options of every command."""
 
 import io
 import json

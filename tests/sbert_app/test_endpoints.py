@@ -1,4 +1,4 @@
-"""The endpoints of a running app, as curl, Gradio's client and OpenAI's use them."""
+"""`server/endpoints.py` in a running app, as curl, Gradio's client and OpenAI's use them."""
 
 import csv
 import json

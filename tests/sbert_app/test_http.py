@@ -1,4 +1,4 @@
-"""The HTTP API of a running app, as curl uses it: the endpoints, and what visitors may ask of them."""
+"""`server/` in a running app, as curl uses it: the endpoints, and what visitors may ask of them."""
 
 import asyncio
 import json

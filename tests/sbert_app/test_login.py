@@ -1,4 +1,4 @@
-"""A real app with a login and MCP: what is answered without it, under which names, to whose pages; the headers."""
+"""`server/login.py` in a real app with MCP: what is answered without a login, and to whose pages."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end every command alike: one line, exit code 130, nothing half-written."""
+"""`process.py`: Ctrl-C, SIGTERM and SIGHUP end every command alike, by one line, with nothing half-written."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The most similar pairs and near duplicates agree with brute force."""
+"""`training/search.py` and `clustering.py`: the most similar pairs and near duplicates agree with brute force."""
 
 import numpy as np
 import pytest

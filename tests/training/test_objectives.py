@@ -1,4 +1,4 @@
-"""Objectives: values and gradients are those of sentence-transformers' losses."""
+"""`training/objectives/`: values and gradients are those of sentence-transformers' losses."""
 
 import math
 

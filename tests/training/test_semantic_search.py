@@ -1,4 +1,4 @@
-"""Similarities and search are those of sentence-transformers.
+"""`training/search.py` and `similarities.py`: similarities and search are those of sentence-transformers.
 
 The quantized index: exact cosines of nearly all of the nearest, from a fraction of the memory.
 """

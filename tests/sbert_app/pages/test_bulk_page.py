@@ -1,4 +1,4 @@
-"""The handlers of the Bulk page without a browser: a file becomes a job, which another visit finds again."""
+"""`pages/bulk/page.py`, the handlers: a file becomes a job, which another visit finds again."""
 
 from types import SimpleNamespace
 

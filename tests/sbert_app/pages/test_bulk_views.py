@@ -1,4 +1,4 @@
-"""What the Bulk page shows: every text of a file is escaped, counts have their noun, progress its estimate."""
+"""`pages/bulk/results.py`: every text of a file is escaped, counts have their noun, progress its estimate."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the Compare page shows of a pair: scores with their meaning, words, tokens; and the snippets to copy."""
+"""`pages/compare/answers.py`: scores with their meaning, words, tokens; and the snippets to copy."""
 
 import json
 import re

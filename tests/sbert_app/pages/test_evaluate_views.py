@@ -1,4 +1,4 @@
-"""The HTML of the Evaluate page: what it says in words, and that a user's text never becomes markup."""
+"""`pages/evaluate/sts.py`, `error_analysis.py`, `components/decisions.py`: what they say; text stays text."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Events of the pages: no two listeners that call each other, and of several answers the newest question's."""
+"""`components/events.py`: no two listeners that call each other, and the newest question's answer is shown."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The HTML of the Explore page: what it says in words, and that a user's text never becomes markup."""
+"""`pages/explore/map_figure.py`, `pairs.py`, `clusters.py`: what they say; a user's text never becomes markup."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The panel of a file: what it shows, what a click on a head changes, and the name that the choices give the file."""
+"""`components/file_panel.py`: what it shows, what a click on a head changes, and the name that the choices make."""
 
 import re
 from pathlib import Path

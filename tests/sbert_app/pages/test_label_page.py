@@ -1,4 +1,4 @@
-"""The handlers of the Label page without a browser: which files become projects, and what a browser may send."""
+"""`pages/label/page.py`, the handlers: which files become projects, and what a browser may send."""
 
 import re
 from pathlib import Path

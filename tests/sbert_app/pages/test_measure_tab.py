@@ -1,4 +1,4 @@
-"""A tab that measures: progress, result, error, stop and the first opening, as updates of its components."""
+"""`components/measure_tab.py`: progress, result, error, stop and the first opening, as updates of components."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

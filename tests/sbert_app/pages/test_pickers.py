@@ -1,4 +1,4 @@
-"""The controls of dimensions and prompt write a model's name, and read it back."""
+"""`components/pickers.py`: the controls of dimensions and prompt write a model's name, and read it back."""
 
 import gradio as gr
 import pytest

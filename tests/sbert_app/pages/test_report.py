@@ -1,4 +1,4 @@
-"""A result as one HTML file: whole, escaped, and asking nobody for anything."""
+"""`components/report.py`: a result as one HTML file, whole, escaped, and asking nobody for anything."""
 
 import base64
 import hashlib

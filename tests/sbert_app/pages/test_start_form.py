@@ -1,4 +1,4 @@
-"""A form that starts runs shows the answer to its newest values, whichever answer comes last."""
+"""`components/experiments.py`: a form that starts runs shows the answer to its newest values, even out of order."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Templates escape what they are given; the shared macros mark up text, bars, figures and tables."""
+"""`components/templates.py` and `messages.py`: templates escape what they are given; the shared macros."""
 
 import jinja2
 import pytest

@@ -1,4 +1,4 @@
-"""The Train page without a browser: the form's values as a RunConfig, the views, the curves, the updates."""
+"""`pages/train/`: the form's values as a RunConfig, the list of runs, the curves, the updates."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The handlers of two sentences without a browser: what a link may do."""
+"""`pages/compare/two_sentences.py`, the handlers: what a link may do, and when the reason is shown."""
 
 from types import SimpleNamespace
 

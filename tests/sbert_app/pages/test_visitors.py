@@ -1,4 +1,4 @@
-"""What visitors see of errors, runs and files: never a folder of the machine."""
+"""All pages and endpoints: visitors see no folder of the machine in errors, runs and names of files."""
 
 import importlib
 import json

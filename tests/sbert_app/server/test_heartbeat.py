@@ -1,4 +1,4 @@
-"""Open pages hold no connection, and the app learns all the same when one is left."""
+"""`server/workarounds.py`: open pages hold no connection, and the app learns all the same when one is left."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The login: who is let in, the form for browsers, the session, wrong passwords. The app behind is a stand-in."""
+"""`server/login.py`, with a stand-in for the app: who is let in, the form, the session, wrong passwords."""
 
 import threading
 import time

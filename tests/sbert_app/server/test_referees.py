@@ -1,4 +1,4 @@
-"""Clients of other people, unmodified, against a real server: Cohere, LiteLLM, LangChain, LlamaIndex."""
+"""`server/v1.py`, with unmodified clients of other people: Cohere, LiteLLM, LangChain, LlamaIndex."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a generator's steps look like on their way to the page: each whole."""
+"""`server/workarounds.py`: each step of a generator is sent whole, and odd values are no fault of the app."""
 
 import copy
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A home folder on a disk that is full, or that may only be read: one sentence each, nothing left behind."""
+"""`runs/` and `training/sources/home.py`: a full or read-only disk is one sentence, and nothing is left."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What a visitor may use: at once, within a time, and before they have to wait longer and longer."""
+"""`services/access.py`, `Quota`: what a visitor may use at once and within a time; delays that grow."""
 
 from math import inf
 

@@ -1,4 +1,4 @@
-"""Files as other tools write them: the Hub, FlagEmbedding, pandas, spreadsheets and their exporters, Git LFS."""
+"""`data/load.py`: files of the Hub, FlagEmbedding, pandas, spreadsheets and their exporters, Git LFS."""
 
 import json
 import re

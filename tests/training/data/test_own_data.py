@@ -1,4 +1,4 @@
-"""Data that is in memory: lists, tuples, dictionaries, DataFrames, data sets of the datasets library."""
+"""`data/dataset.py`: data in memory: lists, tuples, dictionaries, DataFrames, data sets of the datasets library."""
 
 import datasets
 import numpy as np

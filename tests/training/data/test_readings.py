@@ -1,4 +1,4 @@
-"""Files that can be read in several ways: how they are read is said, or they are refused."""
+"""`data/load.py`: files that can be read in several ways; how they are read is said, or they are refused."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Retrieval data: BEIR's layout, a file of judgements, a set of pairs; each damage is one sentence."""
+"""`data/load.py`, retrieval: BEIR's layout, a file of judgements, a set of pairs; each damage is one sentence."""
 
 import json
 from pathlib import Path

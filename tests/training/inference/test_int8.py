@@ -1,4 +1,4 @@
-"""int8: vectors and scores stay close to float32's, and where the processor or the model cannot, it is said."""
+"""`inference/layers.py`, int8: vectors and scores stay close to float32's; machines and models that cannot."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Linear layers: oneDNN's private operators multiply as public functions do, and without them nothing changes."""
+"""`inference/layers.py`: oneDNN's private operators multiply as public functions do, and are not needed."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Packing: every sentence once, each row within its width, nothing lost, nothing seen that is not one's own."""
+"""`inference/batching.py`, packed rows: every sentence once, within its width, seeing only its own tokens."""
 
 import itertools
 

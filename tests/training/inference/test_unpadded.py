@@ -1,4 +1,4 @@
-"""Unpadded batches: what a GPU computes, with its attention emulated by a mask that keeps the sentences apart."""
+"""`inference/layers.py`, batches without padding: a GPU's attention, emulated by a mask between the sentences."""
 
 from pathlib import Path
 

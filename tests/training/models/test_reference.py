@@ -1,4 +1,4 @@
-"""Vectors and scores are those of sentence-transformers, for each kind of folder that is written today."""
+"""`models/encoder.py` and `cross_encoder.py` equal sentence-transformers, for each kind of folder of today."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Folders with something wrong, and settings that seldom occur: the reference's vectors, or one sentence at opening."""
+"""As `test_reference`, folders with something wrong, and settings that seldom occur: one sentence at opening."""
 
 import json
 from collections.abc import Callable

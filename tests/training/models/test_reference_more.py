@@ -1,4 +1,4 @@
-"""Rerankers and adapters of less usual kinds, and networks whose vectors depend on padding, against the reference."""
+"""As `test_reference`, rerankers and adapters of less usual kinds, and networks that depend on padding."""
 
 from collections.abc import Sequence
 from pathlib import Path

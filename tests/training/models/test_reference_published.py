@@ -1,4 +1,4 @@
-"""Folders as people publish them, beside those of `test_reference`: equal vectors and scores, or one sentence."""
+"""As `test_reference`, folders as people publish them: equal vectors and scores, or one sentence."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sparse encoders of SPLADE's kind: the vectors of sentence-transformers, and the terms that make a score."""
+"""`models/st_models.py`, SPLADE: the vectors of sentence-transformers, and the terms that make a score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks over word vectors: their vocabulary and their layers; sentence-transformers agrees on what is saved."""
+"""`models/word_networks.py`: vocabulary and layers; sentence-transformers agrees on what is saved."""
 
 from pathlib import Path
 

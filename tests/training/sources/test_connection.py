@@ -1,4 +1,4 @@
-"""Whether the Hub can be reached: the answer comes soon, and a failure is remembered for a while."""
+"""`sources/hub.py`: whether the Hub can be reached is known soon, and a failure is remembered for a while."""
 
 import socket
 import threading

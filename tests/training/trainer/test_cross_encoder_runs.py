@@ -1,4 +1,4 @@
-"""Runs of a cross-encoder: the loss and the saved model are sentence-transformers', the run is one like any other."""
+"""`trainer/cross_encoder.py`: the loss and the saved model are sentence-transformers', the run is like others."""
 
 import numpy as np
 import pytest

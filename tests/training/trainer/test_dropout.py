@@ -1,4 +1,4 @@
-"""Dropout from NumPy's bit generators: its rate, its scale, its reproducibility."""
+"""`trainer/replica.py`: dropout from NumPy's bit generators: its rate, its scale, its seed."""
 
 import numpy as np
 import pytest

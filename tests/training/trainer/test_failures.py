@@ -1,4 +1,4 @@
-"""Runs that cannot start or do not finish: one clear sentence each."""
+"""`trainer/train.py`: runs that cannot start or do not finish: one clear sentence each."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""A run that learns nothing says so, with the next thing to look at; one that learns says nothing."""
+"""`trainer/run_metrics.py`: a run that learns nothing is warned of, with the next thing to look at."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where a run is kept, that none replaces another unasked, and which data judges it."""
+"""`trainer/train.py`: where a run is kept, that it replaces no other unasked, and which data judges it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Several data sets with an objective each: every batch is of one of them, in sentence-transformers' orders."""
+"""`trainer/batches.py`: several data sets with an objective each, in the orders of sentence-transformers."""
 
 from collections import Counter
 from types import SimpleNamespace

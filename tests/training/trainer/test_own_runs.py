@@ -1,4 +1,4 @@
-"""Runs with objects of the caller: data in memory, an objective, evaluators, callbacks, an optimiser, a schedule."""
+"""`trainer/run_extras.py`: runs with own data, objective, evaluators, callbacks, optimizer and schedule."""
 
 import json
 from collections.abc import Callable

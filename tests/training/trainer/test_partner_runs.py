@@ -1,4 +1,4 @@
-"""Runs on pairs without a judgement: whether each held-out first sentence finds its partner, before and after."""
+"""`trainer/evaluator.py`: runs on pairs without a judgement; whether each held-out sentence finds its partner."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Experiment trackers: the figures of the events, by name; what is missing is said before the first step."""
+"""`trainer/events.py`, trackers of experiments: the figures of the events, by name; a missing package is said."""
 
 import sys
 

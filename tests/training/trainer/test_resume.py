@@ -1,4 +1,4 @@
-"""Stopping, dying and resuming: the curve of an interrupted run equals that of an uninterrupted one, bit for bit."""
+"""`trainer/checkpoint.py`: the curve of a stopped or killed run that is resumed equals an uninterrupted one's."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Training runs: their events and files, every objective, several processes."""
+"""`trainer/trainer.py`: the events and files of a run, evaluation, early stopping, several processes."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""scratch:bilstm and scratch:dan in the training loop: what they learn, what a run keeps, what it says of words."""
+"""`trainer/`, with scratch:bilstm and scratch:dan: what they learn, what a run keeps, what it says of words."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A class is its link: what it says is read back, and what may not be named is refused."""
+"""`learn/teacher.py`: a class is its link; what it says is read back, and what may not be named is refused."""
 
 import threading
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The figures in the prose of the lessons: the paper's are those of its tables, the others follow from arithmetic."""
+"""`learn/lessons/`, the figures in the prose: those of the paper's tables, and those that follow by arithmetic."""
 
 import pytest
 

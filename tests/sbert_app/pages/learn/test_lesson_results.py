@@ -1,4 +1,4 @@
-"""The HTML of the Learn page: prose keeps its markup, texts of models and users never become markup."""
+"""`learn/page.py` and `learn/lessons/`, the HTML: prose keeps its markup, texts of models and users are escaped."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The claims of the lessons, measured with the real model and the real benchmark."""
+"""`learn/lessons/`, the claims of the lessons, measured with the real model and the real benchmark."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Clusters: HDBSCAN and the hierarchical tree, descriptions and keywords, corpora that cannot be clustered."""
+"""`clusters/clustering.py` and `summary.py`: HDBSCAN, the hierarchical tree, descriptions and keywords."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sentences that were selected, and sentences handed on to other pages."""
+"""`clusters/summary.py` of selected sentences, and `corpus/open_corpora.py`: sentences for other pages."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""What a visitor has opened is read again under its id; own vectors are those of the rows; nothing half is left."""
+"""`corpus/open_corpora.py` and `corpus.py`: an opened file is read again by its id; vectors beside a file."""
 
 import time
 

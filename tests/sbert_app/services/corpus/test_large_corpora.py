@@ -1,4 +1,4 @@
-"""Corpora too large for the memory or a map, by small limits: files of vectors, samples, k-means, estimates."""
+"""`corpus/embedded.py`, with small limits: files of vectors, samples, k-means, approximate search."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The most similar pairs of a corpus; equal texts; CSV files."""
+"""`corpus/search.py`: the most similar pairs of a corpus; equal texts; CSV files."""
 
 import csv
 

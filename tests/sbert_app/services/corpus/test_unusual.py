@@ -1,4 +1,4 @@
-"""Hubs are among the nearest of many, outliers are far from all; what two corpora share is found once."""
+"""`corpus/neighbours.py` and `clusters/summary.py`: hubs are near many, outliers far from all; nested topics."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""One config with several seeds: what may be typed, and the runs that come of it."""
+"""`experiments/experiment.py`: one config with several seeds, what may be typed, and the runs that come of it."""
 
 import pytest
 

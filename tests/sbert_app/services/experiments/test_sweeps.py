@@ -1,4 +1,4 @@
-"""Ablations: the grids, what their runs add up to, and sweeps that stop, go on and are read back from the folders."""
+"""`experiments/ablations.py` and `experiment.py`: grids, their statistics, and sweeps that stop and resume."""
 
 import json
 import re

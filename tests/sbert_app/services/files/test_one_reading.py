@@ -1,4 +1,4 @@
-"""One file goes through pages, commands, services and Python, and its columns have the same roles everywhere."""
+"""Pages, commands, services and Python: the columns of one file have the same roles everywhere."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""ScoreJobs: files scored in the background, with progress, Stop, and results that outlive the page and the process."""
+"""`files/jobs.py`: files scored in the background, with progress, Stop, and results that outlive the process."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Rows whose scores say nothing, and one reading of a file for all commands."""
+"""Rows whose scores say nothing, in `files/score.py`, `evaluation/scoring.py`, thresholds and calibration."""
 
 from dataclasses import replace
 

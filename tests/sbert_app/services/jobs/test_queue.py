@@ -1,4 +1,4 @@
-"""Runs outside the web process, with real processes: they are queued, killed, stopped, resumed, starved of disk."""
+"""`jobs/queue.py` and `worker.py`, with real processes: runs are queued, killed, stopped and resumed."""
 
 import json
 import os

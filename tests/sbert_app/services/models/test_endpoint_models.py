@@ -1,4 +1,4 @@
-"""A model behind a server has vectors: our own /v1 gives those that the model gives here, and vectors only."""
+"""`training/models/endpoint.py`: our own /v1 gives the vectors that the model gives here, and vectors only."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""ModelCache: one load per name however many threads ask, least recently used evicted, poolings share weights."""
+"""`models/cache.py`: one load per name however many threads ask, the least recently used evicted."""
 
 import threading
 import time

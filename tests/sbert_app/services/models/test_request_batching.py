@@ -1,4 +1,4 @@
-"""Dynamic batching: requests that wait are processed together, and each thread gets its own response."""
+"""`models/batching.py`: waiting requests are processed together, and each thread gets its own response."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Triplets by accuracy, inference labels by rank correlation."""
+"""`results/decisions.py`: triplets by accuracy, inference labels by rank correlation, Wilson's interval."""
 
 import numpy as np
 import pytest

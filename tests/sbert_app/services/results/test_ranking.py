@@ -1,4 +1,4 @@
-"""What cannot be told apart is said to be tied; ranks are intervals."""
+"""`results/results.py` and `table.py`: what cannot be told apart is said to be tied; ranks are intervals."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The grid of models × data sets: estimates equal those of the command, results are cached, failures are explained."""
+"""`results/grid.py`, `table.py`, `results.py`: estimates of models × data, cached results, failures explained."""
 
 import csv
 import time

@@ -1,4 +1,4 @@
-"""A run's model on the Hub: the real client against a Hub on loopback, the token in no file and no message."""
+"""`runs/archives.py`: a run's model on a Hub on loopback, by the real client; the token stays nowhere."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The runs on disk: their states, their events as they are written, and what may be done to them when."""
+"""`runs/store.py` and `record.py`: the states of runs on disk, their events, and what may be done to them when."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a model has been trained on: the data of its run, of the runs before it, and of the built-in cross-encoders."""
+"""`results/grid.py`: what a model was trained on, by its run, the runs before it, and the cross-encoders."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every kind of file in the home folder, damaged in every way: one sentence or a new file, and no other is hidden."""
+"""`services/store/`: each kind of file in the home folder, damaged in each way, is a sentence or made anew."""
 
 import csv
 import json

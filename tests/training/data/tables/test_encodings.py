@@ -1,4 +1,4 @@
-"""Text files in encodings of other days: found out, said, marked, or named by the user. Real sentences throughout."""
+"""`tables/text.py`: encodings of other days are found out, said, marked, or named. Real sentences throughout."""
 
 import json
 import pickle

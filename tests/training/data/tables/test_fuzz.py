@@ -1,4 +1,4 @@
-"""Any bytes under any name are read or refused in one line: within time and memory, and never with another error."""
+"""`tables/table.py`: any bytes under any name are read or refused in one line, within time and memory."""
 
 import json
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Files as people really have them. Each is refused with one clear line, or scored with its bad rows marked.
+"""`tables/`, files as people really have them: refused with one clear line, or scored with bad rows marked.
 
 ``REFUSED`` maps a file to words of the sentence that refuses it; ``SCORED`` to how many rows come
 out, how many of them have a cosine, and what the note says at which row. No file crashes, and no

@@ -1,4 +1,4 @@
-"""Users' files as row batches: what is written comes back, whatever the format, the encoding, the delimiter."""
+"""`tables/table.py`, `columns.py` and each format: what is written comes back, in any encoding."""
 
 import csv
 import io
