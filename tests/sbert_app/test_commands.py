@@ -78,14 +78,15 @@ def test_what_does_not_go_with_a_pipe(run: Run, folder: Path, command: str, said
     assert (answer.code, said in answer.complaint) == (cli.WRONG_INPUT, True)
 
 
-def test_json_lines_are_written_and_read_again_and_so_is_standard_input(
-    run: Run, folder: Path, model: Path, piped
-):
+def test_json_lines_are_written_and_read_again(run: Run, folder: Path, model: Path):
     run("score", "pairs.csv", "scored.jsonl", "--model", model)
     rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
     assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
     assert rows[0]["note"] is None
     assert run("evaluate", "--data", "scored.jsonl", "--model", model, "--json").json["n"] == 3
+
+
+def test_evaluate_reads_standard_input(run: Run, folder: Path, model: Path, piped):
     piped((folder / "pairs.csv").read_text())
     assert run("evaluate", "--data", "-", "--model", model, "--json").json["n"] == 3
 

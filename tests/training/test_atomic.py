@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
 
 
 class TestFiles:
-    def test_text_and_line_ends_are_as_given_and_others_may_read_the_file(self, tmp_path):
+    def test_text_and_line_ends_are_written_as_given(self, tmp_path):
         write_text(tmp_path / "text", "naïve\n")
         write_bytes(tmp_path / "bytes", b"\xff\n")
         assert (tmp_path / "text").read_bytes() == "naïve\n".encode()
@@ -55,6 +55,8 @@ class TestFiles:
         with open_atomic(tmp_path / "file", newline="\r\n") as file:
             file.write("a\nb\n")
         assert (tmp_path / "file").read_bytes() == b"a\r\nb\r\n"
+
+    def test_others_may_read_a_file_as_any_other(self, tmp_path):
         (tmp_path / "ordinary").touch()
         write_text(tmp_path / "file", "")
         assert (tmp_path / "file").stat().st_mode == (tmp_path / "ordinary").stat().st_mode

@@ -46,18 +46,25 @@ def encoder(folder: Path) -> Encoder:
     return Encoder.load(str(folder), dtype="float32", device="cpu")
 
 
-def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(
-    encoder: Encoder, folder: Path
-):
+def test_vectors_are_float32_of_n_by_d(encoder: Encoder):
     vectors = encoder.encode(SENTENCES)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), encoder.dimension)
     assert vectors.flags["C_CONTIGUOUS"]
+
+
+def test_encoding_again_gives_the_same_bits(encoder: Encoder):
     assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+def test_no_sentences_have_no_vectors(encoder: Encoder):
     assert encoder.encode([]).shape == (0, encoder.dimension)
     assert list(encoder.encode_stream(iter(()))) == []
     assert encoder.tokenize([]) == []
     assert encoder.token_vectors([]) == []
+
+
+def test_an_encoder_is_shown_with_its_settings(encoder: Encoder, folder: Path):
     assert repr(encoder) == f"Encoder('{folder}', mean, 32 dimensions, float32, cpu)"
 
 
@@ -303,12 +310,15 @@ def test_a_stream_is_read_chunk_by_chunk(encoder: Encoder):
         assert len(read) == 4 * chunks
 
 
-def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encoder: Encoder):
+def test_normalize_is_the_choice_of_the_caller(encoder: Encoder):
     raw = encoder.encode(SENTENCES, normalize=False)
     unit = encoder.encode(SENTENCES, normalize=True)
     np.testing.assert_allclose(unit, raw / np.linalg.norm(raw, axis=1, keepdims=True), **SAME)
     # The folder has no Normalize.
     np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)
+
+
+def test_what_is_not_a_list_of_sentences_is_refused(encoder: Encoder):
     for wrong in (
         "the cat",
         {"the cat": 1},
@@ -321,6 +331,9 @@ def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encod
             list(encoder.encode_stream(wrong))
     with pytest.raises(InputError, match="pair 1 is not two texts"):
         encoder.score(["ab"])
+
+
+def test_one_string_is_one_sentence(encoder: Encoder):
     np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 
@@ -379,12 +392,17 @@ def test_tokens_know_their_words_and_their_place_in_the_text(encoder: Encoder):
     assert list(words.values()) == text.split()
 
 
-def test_encoding_in_training_mode_is_refused_and_new_weights_are_seen(folder: Path):
+def test_encoding_in_training_mode_is_refused(folder: Path):
     encoder = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
-    before = encoder.encode(SENTENCES)
     encoder.train()
     with pytest.raises(RuntimeError, match=r"call eval\(\)"):
         encoder.encode(SENTENCES)
+
+
+def test_encoding_sees_the_weights_that_training_has_changed(folder: Path):
+    encoder = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
+    before = encoder.encode(SENTENCES)
+    encoder.train()
     with torch.no_grad():
         for weight in encoder.backbone.parameters():
             weight.mul_(1.5)

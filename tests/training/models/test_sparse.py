@@ -114,13 +114,16 @@ def test_the_shares_of_the_terms_add_up_to_the_dot_product(encoder: SparseEncode
     assert any(not term.in_first and term.first > 0 for term in terms)  # added
 
 
-def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEncoder):
+def test_dense_and_sparse_vectors_are_the_same(encoder: SparseEncoder):
     np.testing.assert_array_equal(
         encoder.encode(SENTENCES, normalize=None), encoder.encode_sparse(SENTENCES).toarray()
     )
     lengths = np.linalg.norm(encoder.encode(SENTENCES), axis=1)
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
     assert encoder.encode_sparse([]).shape == (0, encoder.dimension)
+
+
+def test_a_sparse_encoding_can_be_stopped(encoder: SparseEncoder):
     with pytest.raises(StoppedError):
         encoder.encode_sparse(SENTENCES, should_stop=lambda: True)
 

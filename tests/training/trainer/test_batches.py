@@ -18,7 +18,7 @@ def test_an_epoch_is_every_row_once(lengths, batch_size, seed, epoch):
     assert all(len(batch) <= batch_size for batch in batches)
 
 
-def test_a_step_does_not_depend_on_the_calls_before_it_and_seeds_differ():
+def test_a_step_does_not_depend_on_the_calls_before_it():
     sizes = np.random.default_rng(0).integers(4, 40, 500)
     sequential = LengthGroupedSampler(sizes, 16, 3)
     random_access = LengthGroupedSampler(sizes, 16, 3)
@@ -28,6 +28,9 @@ def test_a_step_does_not_depend_on_the_calls_before_it_and_seeds_differ():
         steps[12],
         steps[40],
     ]
+
+
+def test_epochs_and_seeds_have_different_batches():
     sizes = list(range(1, 400))
     sampler = LengthGroupedSampler(sizes, 16, 0)
     assert sampler.rows(0).tolist() != sampler.rows(sampler.steps_per_epoch).tolist()

@@ -75,7 +75,7 @@ def test_loss_and_gradients_are_those_of_transformers(architecture: str, tmp_pat
     assert norm.item() == pytest.approx(torch.stack(norms).norm().item(), rel=1e-4)
 
 
-def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
+def test_masks_have_the_rates_of_bert_outside_special_tokens_and_padding():
     ids = np.random.default_rng(1).integers(5, 1_000, size=(500, 40))
     can = np.random.default_rng(2).random((500, 40)) < 0.8
     inputs, positions = mask_tokens(ids, can, 4, 1_000, np.random.default_rng(0))
@@ -93,6 +93,9 @@ def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
     others = np.ones(ids.size, bool)
     others[positions] = False
     assert (inputs.flatten()[others] == ids.flatten()[others]).all()
+
+
+def test_at_least_one_token_of_a_text_is_masked():
     can = np.array([[False, True, False]])
     assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(0))[1].tolist() == [
         1

@@ -360,6 +360,9 @@ def test_training_the_embeddings_in_use_equals_training_all(encoder):
     with compact.export_encoder() as one, whole.export_encoder() as two:
         tables = [each.backbone.get_input_embeddings().weight for each in (one, two)]
         assert torch.allclose(*tables, atol=1e-6)
+
+
+def test_only_the_embeddings_in_use_are_changed(encoder):
     before = encoder.backbone.get_input_embeddings().weight.detach().clone()
     model = TrainingModel(encoder, Regression(), used(encoder))
     train_steps(model)

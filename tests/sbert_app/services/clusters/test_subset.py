@@ -44,12 +44,14 @@ class TestSubset:
         np.testing.assert_allclose(subset.cosines, others, atol=1e-6)
         assert subset.cosine == pytest.approx(cosines[np.triu_indices(3, 1)].mean(), abs=1e-6)
 
-    def test_one_sentence_has_no_cosine_and_keywords_and_words_are_found(self, embedded):
+    def test_one_sentence_has_no_mean_cosine(self, embedded):
         alone = describe_subset(embedded, [2])
         assert alone.cosine is None
         assert np.isnan(alone.cosines).all()
         assert len(describe_subset(embedded, [])) == 0
         assert mean_pair_cosine(embedded.vectors[:1]) is None
+
+    def test_a_subset_has_keywords_and_is_found_by_a_word(self, embedded):
         assert describe_subset(embedded, [3, 4]).keywords[0] == "fell"
         assert containing(embedded.corpus, " CAT ").tolist() == [0, 1]
         assert containing(embedded.corpus, " ").tolist() == []

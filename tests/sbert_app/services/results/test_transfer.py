@@ -111,11 +111,14 @@ def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
             score_transfer(model, ClassificationData("toy", (texts,), classes))
 
 
-def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):
+def test_gaps_in_a_file_of_sentences_are_left_out_and_counted(tmp_path):
     rows = [["good", 1], ["bad", 0], ["fine", 1], ["", 1], ["awful", 0], ["none", ""]]
     found = read_labelled(write(tmp_path / "a.csv", ["text", "label"], rows))
     assert (len(found), found.classes) == (4, [("1", 2), ("0", 2)])
     assert found.notes == ("2 rows without text or label left out",)
+
+
+def test_a_file_of_pairs_has_two_columns_of_sentences(tmp_path):
     pairs = [["a", "b", "yes"], ["c", "d", "no"]] * 2
     assert (
         len(

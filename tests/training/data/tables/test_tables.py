@@ -355,14 +355,18 @@ class TestPickColumns:
             columns_of_pairs = table_with(tmp_path, *columns).reading.pair()
             assert (columns_of_pairs.sentence1, columns_of_pairs.sentence2) == pair
 
-    def test_triplets_and_named_columns_are_found_and_what_is_needed_is_said(self, tmp_path):
+    def test_triplets_are_found_by_name(self, tmp_path):
         found = table_with(tmp_path, "anchor", "positive", "negative").reading.pair()
         assert found == PairColumns("anchor", "positive", negative="negative")
+
+    def test_columns_that_are_named_are_found_in_any_case(self, tmp_path):
         table = table_with(tmp_path, "s1", "s2", "mine", "yours", "rank", "score")
         assert table.reading.with_columns(["yours", "MINE"]).pair() == PairColumns(
             "yours", "mine", score="score"
         )
         assert table.reading.with_columns(["yours", "mine", "rank"]).target == "rank"
+
+    def test_without_two_columns_of_sentences_what_is_needed_is_told(self, tmp_path):
         with pytest.raises(
             InputError, match="foo, bar, baz, but two with sentences are needed: call them sen"
         ):
@@ -401,7 +405,7 @@ class TestPickColumns:
             table_with(tmp_path, "id", "x").reading.sentence()
 
 
-def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():
+def test_cells_are_read_as_numbers():
     numbers = {
         "4.2": 4.2,
         " -1.5 ": -1.5,
@@ -414,7 +418,13 @@ def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():
     assert [parse_number(value) for value in numbers] == [*numbers.values()]
     for value in ("abc", "", "NaN", "inf", float("nan"), None, "1,2,3", [1]):
         assert parse_number(value) is None
+
+
+def test_a_complaint_about_a_number_names_row_and_column():
     assert bad_number("score", "abc", 17) == "row 17, column score: 'abc' is not a number"
+
+
+def test_cells_are_read_as_text():
     for value in (None, "", " \t", float("nan")):
         assert as_text(value) is None
     assert [as_text(value) for value in ("a", 5, b"\xc3\xa4")] == ["a", "5", "ä"]
