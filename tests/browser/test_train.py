@@ -188,7 +188,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     expect(row(page, "an earlier one")).to_have_count(1)
 
 
-def test_what_cannot_work_is_said_before_the_run_with_what_can(open_page):
+def test_a_run_that_cannot_work_is_refused_before_it_is_started(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.locator("#train-data input").fill("snli:train")

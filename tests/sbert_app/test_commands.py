@@ -73,7 +73,9 @@ def test_vectors_of_numpy_go_through_a_pipe(
         ("encode sentences.jsonl - --format txt", "has to end with"),
     ],
 )
-def test_what_does_not_go_with_a_pipe(run: Run, folder: Path, command: str, said: str):
+def test_options_that_do_not_go_with_a_pipe_are_refused(
+    run: Run, folder: Path, command: str, said: str
+):
     answer = run(*command.split())
     assert (answer.code, said in answer.complaint) == (cli.WRONG_INPUT, True)
 

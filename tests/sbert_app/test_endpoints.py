@@ -151,7 +151,7 @@ def test_a_mistake_is_no_fault_of_the_app(http, home, name, body, status, said):
     assert str(home.parent) not in answer.text, "where the app keeps its files"
 
 
-def test_it_is_said_how_much_was_read_and_what_was_cut(http, client):
+def test_an_answer_tells_how_much_was_read_and_what_was_truncated(http, client):
     texts = ["word " * 1_000, "A cat."]
     body = {"model": "all-MiniLM-L6-v2", "input": texts}
     found = http.post("/v1/embeddings", json=body).json()

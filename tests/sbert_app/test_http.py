@@ -33,7 +33,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_it_does_not_take_is_one_sentence_that_says_why(shared_app, name):
+def test_a_wrong_argument_is_refused_in_one_sentence_that_says_why(shared_app, name):
     endpoint, arguments, says = BAD[name]
     answer = shared_app.call(endpoint, **arguments)
     assert answer.status == 400

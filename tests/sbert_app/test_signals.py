@@ -154,7 +154,7 @@ def test_a_second_signal_ends_the_process_at_once():
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "swallowed\n", "")
 
 
-def test_what_is_ignored_stays_ignored_as_under_nohup():
+def test_a_signal_that_nohup_ignores_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         received = []

@@ -25,7 +25,9 @@ dtypes = st.sampled_from([None, "float32", "bfloat16", "int8"])
     dtypes,
     st.sampled_from([None, *POOLINGS]),
 )
-def test_what_is_written_is_read_back(name, dimension, prompt, prompt_name, dtype, pooling):
+def test_a_name_of_a_model_is_read_back_as_it_is_written(
+    name, dimension, prompt, prompt_name, dtype, pooling
+):
     model = ModelName(name, dimension, prompt, prompt_name, dtype, pooling)
     assert ModelName.parse(str(model)) == model
     assert model.weights == ModelName(name, dtype=dtype)
@@ -133,7 +135,7 @@ def test_an_endpoint_is_an_address_and_a_model():
         *("http://a:1:2#m", "http://a//b#m", "http://a:123456/v1#m", "http://a/v1?key=secret#m"),
     ],
 )
-def test_what_is_no_endpoint_is_refused(text):
+def test_an_address_that_is_not_an_endpoint_is_refused(text):
     with pytest.raises(
         InputError,
         match="is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or",

@@ -55,7 +55,7 @@ def test_an_unknown_name_is_refused(name: str):
 
 @every_pooling
 @given(batch=batches, rubbish=st.sampled_from([math.nan, math.inf, -math.inf, 1e30]))
-def test_what_stands_in_the_padding_changes_nothing(
+def test_the_content_of_the_padding_changes_nothing(
     name: str, batch: tuple[Tensor, Tensor], rubbish: float
 ):
     hidden, mask = batch

@@ -120,7 +120,7 @@ def test_a_query_alone_a_small_corpus_and_none(vectors):
     ]
 
 
-def test_what_cannot_be_compared_is_one_sentence(vectors):
+def test_vectors_that_cannot_be_compared_are_refused_in_one_sentence(vectors):
     with pytest.raises(InputError, match="vectors of 96 and of 50 dimensions cannot be compared"):
         similarity(vectors[:2], vectors[:2, :50])
     with pytest.raises(InputError, match="vectors of 50 and of 96 dimensions cannot be compared"):

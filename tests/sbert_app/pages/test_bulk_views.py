@@ -60,5 +60,5 @@ def test_scores_stand_before_the_sentences_and_figures_have_every_pair(summary):
         ({"bad_gold": 3}, "3 with a gold score or label that is not understood"),
     ],
 )
-def test_what_happened_to_the_rows_is_said(summary, changes, remark):
+def test_guarded_cells_a_stop_and_unread_gold_scores_are_told(summary, changes, remark):
     assert remark in results.outcome(replace(summary, **changes), 5_000)

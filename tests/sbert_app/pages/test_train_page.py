@@ -178,7 +178,7 @@ def test_an_objective_shows_the_fields_that_it_needs():
         ({"eval_data": "/etc/passwd"}, "cannot be used here"),
     ],
 )
-def test_what_the_form_cannot_mean_is_told(changes, told):
+def test_wrong_values_of_the_form_are_refused(changes, told):
     with pytest.raises(InputError, match=told):
         train_form.to_config(values(**changes), ACCESS)
 

@@ -76,7 +76,7 @@ def test_a_visitor_sees_the_name_of_a_file_and_never_its_folder(kind):
         ("score / label in and/or", None),
     ],
 )
-def test_what_is_no_path_stays(message, public):
+def test_only_the_folders_of_paths_are_left_out_of_a_message(message, public):
     assert without_folders(message) == (public or message)
 
 

@@ -252,7 +252,7 @@ def test_where_one_request_is_computed_at_a_time_each_visitor_has_a_turn():
     assert order == ["many", "one", "many", "many"]
 
 
-def test_what_is_stopped_as_the_app_ends_is_a_503():
+def test_a_request_that_is_stopped_as_the_app_ends_is_a_503():
     def stopped(call: Call, body: SearchBody) -> Found:
         raise StoppedError
 

@@ -113,7 +113,9 @@ def test_a_file_in_an_answer_has_an_address(monkeypatch, ask):
         ("treble", {"number": 1}, "there is no tool 'treble'; there are double"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(monkeypatch, ask, name, arguments, sentence):
+def test_a_wrong_call_of_a_tool_is_refused_in_one_sentence(
+    monkeypatch, ask, name, arguments, sentence
+):
     register(monkeypatch, double)
     answer = ask("tools/call", name=name, arguments=arguments)
     assert answer["isError"]

@@ -210,7 +210,7 @@ def test_models_are_listed_and_found(client):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_openais_form(client, request_, sentence):
+def test_a_wrong_request_is_refused_in_openais_form(client, request_, sentence):
     with pytest.raises(openai.BadRequestError, match=sentence) as refused:
         client.embeddings.create(**request_)
     assert refused.value.type == "invalid_request_error"
@@ -249,7 +249,7 @@ def test_documents_are_ranked_by_either_kind_of_model(http, model):
         ({"rank_fields": ["title"]}, "'rank_fields' is not known here"),
     ],
 )
-def test_what_is_wrong_with_a_ranking_is_one_sentence(http, fields, sentence):
+def test_a_wrong_request_for_a_ranking_is_refused_in_one_sentence(http, fields, sentence):
     body = {"model": MODEL, "query": "a", "documents": ["b"], **fields}
     answer = http.post("/v1/rerank", json=body)
     assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (400, True), (
@@ -382,7 +382,7 @@ def address(services) -> Iterator[str]:
     ],
     ids=["texts", "encoder", "cross-encoder"],
 )
-def test_what_nobody_waits_for_is_not_computed(services, request_: Body):
+def test_a_request_that_nobody_waits_for_is_not_computed(services, request_: Body):
     compute = rerank if isinstance(request_, RerankBody) else embeddings
     with pytest.raises(StoppedError):
         compute(Call(services, should_stop=lambda: True), request_)

@@ -210,7 +210,7 @@ def test_a_drawn_negative_is_never_a_positive_of_its_anchor(seed, rows):
     assert seen == transformed(data, "triplet", seed)
 
 
-def test_what_an_objective_cannot_learn_from_is_said():
+def test_data_that_an_objective_cannot_learn_from_is_refused():
     with pytest.raises(InputError, match="too few different sentences"):
         transformed(Dataset("toy", (["a"], ["b"])), "triplet")
     with pytest.raises(

@@ -65,7 +65,7 @@ def test_nothing_is_encoded_where_no_words_are_shared():
     assert (found.equal, found.near) == (1, 0)
 
 
-def test_what_would_take_too_long_is_not_counted(monkeypatch):
+def test_an_overlap_that_would_take_too_long_is_not_counted(monkeypatch):
     for bound in ("MOST_ROWS", "MOST_PAIRS"):
         with monkeypatch.context() as patch:
             patch.setattr(f"training.data.overlap.{bound}", 0)

@@ -125,7 +125,7 @@ def test_class_labels_of_the_datasets_library_have_their_names():
         (lambda: Dataset.from_file("nowhere.csv"), "There is no file nowhere.csv"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(make, message):
+def test_data_that_cannot_be_used_is_refused_in_one_sentence(make, message):
     with pytest.raises(InputError, match=message):
         make()
 

@@ -24,7 +24,7 @@ def test_correlations_equal_scipys(x, random):
     assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
 
 
-def test_what_is_no_number_or_never_varies_has_no_rank_or_correlation():
+def test_constant_or_missing_values_have_no_correlation():
     assert np.isnan(spearman([1.0, np.nan, 2.0], [1, 2, 3]))
     assert np.isnan(spearman([1, 1, 1], [1, 2, 3]))
     assert np.isnan(pearson([1], [1]))

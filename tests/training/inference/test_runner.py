@@ -103,7 +103,7 @@ def test_bfloat16_is_close_and_computed_in_bfloat16(model: nn.Module):
         )
 
 
-def test_what_is_trained_later_changes_nothing(model: nn.Module):
+def test_training_a_model_later_does_not_change_its_runner(model: nn.Module):
     ids = sentences([5, 9])
     trained = copy.deepcopy(model)
     prepared = build_runner(trained, torch.float32, pad_id=0)

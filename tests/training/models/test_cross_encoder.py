@@ -108,7 +108,7 @@ def test_predict_can_be_stopped(adapter):
 
 
 @pytest.mark.parametrize("wrong", ["ab", ("one",), ("one", None), ("a", "b", "c")])
-def test_what_is_not_a_pair_is_named_by_its_row(adapter, wrong):
+def test_a_value_that_is_not_a_pair_is_named_by_its_row(adapter, wrong):
     with pytest.raises(InputError, match="pair 2 is not two texts"):
         adapter.predict([("a", "b"), wrong])
 

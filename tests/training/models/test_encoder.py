@@ -216,7 +216,7 @@ def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder):
 
 
 @pytest.mark.parametrize("bad", [None, float("nan"), b"bytes", np.str_], ids=str)
-def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
+def test_a_value_that_is_not_text_is_named_by_its_row(encoder: Encoder, bad: object):
     with pytest.raises(InputError, match=r"^sentence 4 is \w+, not text$"):
         encoder.encode(["a", "a", "b", bad])  # type: ignore[list-item]
     with pytest.raises(InputError, match=r"^sentence 4 is"):
@@ -224,9 +224,7 @@ def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
 
 
 @pytest.mark.parametrize("one", ["the cat", {"text": "the cat"}], ids=str)
-def test_what_is_no_list_of_sentences_is_not_read_by_its_letters_or_keys(
-    encoder: Encoder, one: Any
-):
+def test_a_text_or_a_dictionary_is_not_read_by_its_letters_or_keys(encoder: Encoder, one: Any):
     for encode in (VectorModel.encode, VectorModel.encode_stream):
         with pytest.raises(
             InputError, match=r"a list of sentences is needed, not a \w+; give one column"

@@ -77,7 +77,7 @@ def refusal(opener: Callable[[Path], object], folder: Path) -> str:
         "an unknown architecture",
     ],
 )
-def test_what_is_no_whole_transformer_is_refused(
+def test_a_folder_without_a_whole_transformer_is_refused(
     folder: Path, damage: Callable[[Path], object], complaint: str
 ):
     damage(folder)

@@ -219,7 +219,7 @@ def test_vectors_are_the_same_with_and_without_prompt_and_truncation(folder: Pat
 
 
 @pytest.mark.parametrize("folder", KINDS, indirect=True)
-def test_what_is_saved_opens_there_and_here(folder: Path, tmp_path: Path):
+def test_a_saved_model_opens_here_and_in_sentence_transformers(folder: Path, tmp_path: Path):
     mine = ours(folder)
     mine.save(tmp_path / "saved")
     theirs = referee(tmp_path / "saved")

@@ -130,7 +130,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-def test_what_is_wrong_is_one_sentence(tmp_path: Path, kind: str):
+def test_a_damaged_folder_is_refused_in_one_sentence(tmp_path: Path, kind: str):
     maker, reason = DAMAGED[kind]
     with pytest.raises(InputError, match=reason):
         Encoder.load(str(maker(tmp_path)))

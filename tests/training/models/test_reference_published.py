@@ -267,7 +267,7 @@ UNREAD = "which that layer does not read"
         ),
     ],
 )
-def test_what_would_give_other_vectors_is_refused(
+def test_a_folder_that_would_give_other_vectors_is_refused(
     tmp_path: Path, maker: Callable[[Path], Path], reason: str
 ):
     with pytest.raises(InputError, match=reason):

@@ -89,7 +89,7 @@ def test_a_saved_model_that_reads_files_is_refused(tf, tmp_path):
         open_model(name)
 
 
-def test_what_is_no_encoder_is_said_in_one_sentence(tf, tmp_path):
+def test_a_saved_model_that_is_not_an_encoder_is_refused(tf, tmp_path):
     with pytest.raises(InputError, match=r"an array of the shape \(1,\)"):
         open_model(
             made(

@@ -70,9 +70,7 @@ def test_code_that_lies_in_a_folder_is_never_run(tmp_path: Path):
         "sentence_transformers.sentence_transformer.modules.Zork",
     ],
 )
-def test_what_can_be_imported_from_the_library_but_is_no_module_is_refused(
-    tmp_path: Path, name: str
-):
+def test_a_class_of_the_library_that_is_not_a_module_is_refused(tmp_path: Path, name: str):
     folder = make()(tmp_path)
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(
@@ -161,7 +159,7 @@ def test_settings_of_a_name_prompts_of_roles_and_dimensions(tmp_path: Path):
             open_model(f"{folder}{setting}")
 
 
-def test_what_is_computed_there_is_no_encoder_here(tmp_path: Path):
+def test_a_model_that_the_library_computes_is_not_an_encoder_here(tmp_path: Path):
     folder = make(BERT, **CALL)(tmp_path)
     with pytest.raises(InputError, match="open_model opens it"):
         Encoder.load(str(folder))

@@ -228,7 +228,7 @@ def test_a_name_chooses_configuration_and_split(answers):
     assert {name: answers[name]["name"] for name in LOADED} == LOADED
 
 
-def test_what_cannot_be_had_is_one_clear_sentence(answers):
+def test_a_data_set_that_cannot_be_had_is_one_clear_sentence(answers):
     for name, words in REFUSED.items():
         assert words in answers[name]["error"]
         assert "\n" not in answers[name]["error"]
@@ -249,7 +249,7 @@ def test_a_data_set_is_downloaded_once_without_its_script(answers, server, clien
     ]
 
 
-def test_what_was_downloaded_is_there_offline(client, answers, server):
+def test_a_downloaded_data_set_is_there_offline(client, answers, server):
     client.environment["HF_HUB_OFFLINE"] = "1"
     try:
         before = len(server.requests)

@@ -208,13 +208,13 @@ def test_a_run_is_known_by_its_kind(cross, tmp_path):
         ({"mine_negatives": True}, "takes no negatives"),
     ],
 )
-def test_what_a_cross_encoder_has_not_is_one_sentence(cross, changes, reason):
+def test_settings_that_a_cross_encoder_does_not_have_are_refused(cross, changes, reason):
     with pytest.raises(InputError, match=reason) as error:
         run(cross.replace(**changes))
     assert "\n" not in str(error.value)
 
 
-def test_what_reads_otherwise_than_bert_is_one_sentence(cross, tmp_path):
+def test_a_base_that_reads_pairs_unlike_bert_is_refused(cross, tmp_path):
     base = make_model(tmp_path / "base", "t5")
     with pytest.raises(InputError, match="start a cross-encoder from one such as BERT"):
         run(cross.replace(base=str(base)))

@@ -174,7 +174,7 @@ def test_a_stopped_run_resumes_to_the_same_curve(text: Path, tmp_path: Path):
         {"mini_batch_size": 4, "dtype": "bfloat16"},
     ],
 )
-def test_what_other_runs_can_have_this_one_can_too(settings: dict, text: Path, tmp_path: Path):
+def test_mlm_takes_the_settings_of_other_runs(settings: dict, text: Path, tmp_path: Path):
     base = make_model(tmp_path / "base", initializer_range=0.1)
     wide = {"base": str(base), "vocabulary_size": None, "max_steps": 2, "eval_data": None}
     result, _ = run(config(text, **wide, **settings), tmp_path / "run")

@@ -148,7 +148,7 @@ def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
         ("stsb=mnrl+snli=mnrl", {"mine_negatives": True}, "for one data set"),
     ],
 )
-def test_what_does_not_go_together_is_one_sentence(train_data, changes, reason):
+def test_parts_that_do_not_go_together_are_refused_in_one_sentence(train_data, changes, reason):
     with pytest.raises(InputError, match=reason) as error:
         RunConfig("cosent", train_data=train_data, **changes)
     assert "\n" not in str(error.value)

@@ -186,7 +186,7 @@ def test_a_figure_of_an_evaluator_chooses_the_best_model(short, tmp_path):
         ({"folder": "run:../mine"}, "cannot be a run's name"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(short, own, message):
+def test_objects_that_cannot_be_used_are_refused_in_one_sentence(short, own, message):
     with pytest.raises(InputError, match=message):
         train(short, lambda event: None, **{"folder": None} | own)
 

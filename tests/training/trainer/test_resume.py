@@ -161,7 +161,7 @@ def test_resuming_without_a_checkpoint_starts_anew(config, tmp_path):
     assert read_events(folder / "events.jsonl") == events
 
 
-def test_what_cannot_be_resumed_is_refused(config, tmp_path):
+def test_a_run_that_cannot_be_resumed_is_refused(config, tmp_path):
     with pytest.raises(InputError, match="no run to resume"):
         run(config, tmp_path / "nothing", resume=True)
     run(config.replace(max_steps=1), tmp_path / "r")

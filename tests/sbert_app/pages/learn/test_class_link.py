@@ -76,7 +76,7 @@ def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached
         ({"class": "A" * 81}, "at most 80 characters"),
     ],
 )
-def test_what_cannot_be_used_is_said(values, message):
+def test_a_class_link_with_wrong_values_is_refused(values, message):
     with pytest.raises(InputError, match=message):
         read_class({"class": "A", **values}, ACCESS)
 

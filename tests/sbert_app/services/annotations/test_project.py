@@ -164,7 +164,9 @@ def test_several_raters_at_once_lose_nothing(projects):
         ("Ann", 4, 3, "there is none with number 5"),
     ],
 )
-def test_what_is_no_rating_is_refused_and_not_written(project, rater, pair, score, message):
+def test_a_value_that_is_not_a_rating_is_refused_and_not_written(
+    project, rater, pair, score, message
+):
     with pytest.raises(InputError, match=message):
         project.rate(rater, pair, score)
     assert not (project.folder / "ratings.jsonl").exists()

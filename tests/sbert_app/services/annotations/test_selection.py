@@ -76,7 +76,9 @@ def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models,
         ({}, r"two\.csv has 2 different pairs; at least 3 are needed"),
     ],
 )
-def test_what_cannot_be_used_is_said(models, home, tmp_path, changes, message):
+def test_wrong_settings_of_a_project_are_refused_in_one_sentence(
+    models, home, tmp_path, changes, message
+):
     file = tmp_path / "two.csv"
     file.write_text("sentence1,sentence2\na b,c d\ne f,g h\n")
     values = {

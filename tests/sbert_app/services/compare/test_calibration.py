@@ -109,7 +109,7 @@ def test_a_curve_belongs_to_the_weights_and_not_to_the_name(tmp_path):
     assert found == [curve, curve, None]
 
 
-def test_it_is_fitted_in_one_line_of_python():
+def test_calibrate_fits_a_curve_in_one_line_of_python():
     encoder = Encoder.load("scratch:1x32")
     data = load_data("stsb:dev").select(range(200))
     curve = training.calibrate(encoder, data)

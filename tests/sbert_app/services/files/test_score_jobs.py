@@ -191,7 +191,7 @@ def test_a_fault_is_no_users_error_and_its_text_stays_in_the_log(pairs, tmp_path
     assert "RuntimeError: secret" in caplog.text
 
 
-def test_what_is_no_job_is_said_and_deleted_jobs_leave_nothing(pairs, tmp_path):
+def test_an_unknown_job_is_named_and_a_deleted_one_leaves_nothing(pairs, tmp_path):
     jobs = make(tmp_path)
     for job in ("", "..", "0" * 16, "../../etc", "x" * 16):
         with pytest.raises(InputError, match="no longer kept"):

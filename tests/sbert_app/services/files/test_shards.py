@@ -165,9 +165,7 @@ def test_an_output_belongs_to_one_job(inputs: Path, job: ShardJob):
         run_job(job, str(inputs / "b.csv"))
 
 
-def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(
-    inputs: Path, job: ShardJob, tmp_path: Path
-):
+def test_an_output_that_is_not_a_new_folder_is_refused(inputs: Path, job: ShardJob, tmp_path: Path):
     Path(job.output).mkdir()
     (Path(job.output) / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="holds other files; name a new folder"):
@@ -177,6 +175,9 @@ def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(
         run_job(ShardJob("score", str(tmp_path / "file"), job.model), str(inputs))
     with pytest.raises(InputError, match="lies inside"):
         run_job(ShardJob("score", str(inputs / "out"), job.model), str(inputs))
+
+
+def test_an_input_that_names_no_file_is_refused(job: ShardJob, tmp_path: Path):
     for source, words in {
         str(tmp_path / "none/*.csv"): "names no file",
         str(tmp_path / "missing.csv"): "names no file",

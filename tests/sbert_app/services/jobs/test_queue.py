@@ -109,7 +109,7 @@ def test_a_visitor_may_have_a_limited_number_of_runs_waiting(here, monkeypatch):
     here.check_room(2)
 
 
-def test_there_is_a_limit_for_all_together_and_what_is_resumed_counts_too(here, monkeypatch):
+def test_resumed_runs_count_towards_the_limit_of_the_queue_for_all(here, monkeypatch):
     monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 1)
     stopped = here.start(CONFIG)
     here.store.stop(stopped.id)

@@ -79,7 +79,7 @@ def test_the_vectors_of_an_endpoint_are_the_models_own(name, server, local):
     ]
 
 
-def test_what_was_sent_is_not_sent_again_and_batches_are_small(name, server):
+def test_a_text_is_sent_to_an_endpoint_once_in_small_batches(name, server):
     encoder = open_model(name)
     sentences = [f"Sentence {number}." for number in range(70)]
     first = encoder.encode(sentences)

@@ -88,7 +88,7 @@ def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads
     assert loads[2:] == ["scratch:1x32"]
 
 
-def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
+def test_a_model_that_nobody_asks_for_leaves_the_memory(home, monkeypatch):
     models = ModelCache(home)
     now = [0.0]
     monkeypatch.setattr("sbert_app.services.models.cache.time.monotonic", lambda: now[0])
@@ -174,7 +174,7 @@ def test_a_run_is_one_model_by_its_id_and_by_its_name(tmp_path):
     assert models.own_pooling("run:no such run") is None
 
 
-def test_what_would_be_downloaded_is_not_here_and_its_pooling_is_not_asked(tmp_path):
+def test_a_model_that_is_not_downloaded_yet_is_not_opened_for_its_pooling(tmp_path):
     models = ModelCache(tmp_path)
     assert not models.is_here("all-mpnet-base-v2")
     assert not models.is_here("mpnet-stsb")

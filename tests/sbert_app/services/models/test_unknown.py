@@ -59,7 +59,9 @@ def test_a_search_finds_no_such_text_and_nothing_for_such_a_query(
     assert search(embedded, EMOJI, model, 1, keep_unknown=True).hits[0].row == 3
 
 
-def test_such_text_has_no_duplicates(embedded: EmbeddedCorpus, model: Encoder, tmp_path: Path):
+def test_text_of_unknown_tokens_has_no_duplicates(
+    embedded: EmbeddedCorpus, model: Encoder, tmp_path: Path
+):
     assert find_near_duplicates(embedded, 0.99).original.tolist() == [0, 1, 2, 3, 0, 5]
     pairs = similar_pairs(embedded, 100)
     assert (pairs.compared, pairs.same_text, pairs.unknown) == (3, 1, 2)
@@ -69,7 +71,7 @@ def test_such_text_has_no_duplicates(embedded: EmbeddedCorpus, model: Encoder, t
     assert nearest.cosines[[1, 3]].tolist() == [-1, -1]
 
 
-def test_such_text_is_in_no_cluster(embedded: EmbeddedCorpus, tmp_path: Path):
+def test_text_of_unknown_tokens_is_in_no_cluster(embedded: EmbeddedCorpus, tmp_path: Path):
     settings = ClusterSettings(K_MEANS, num_clusters=2)
     cache = DiskCache(tmp_path / "cache")
     assert np.flatnonzero(cluster(embedded, settings, cache, tmp_path) < 0).tolist() == [1, 3]

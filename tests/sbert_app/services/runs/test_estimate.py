@@ -58,7 +58,7 @@ def test_several_data_sets_add_up_by_their_batches(store, file, mix, steps):
     assert found.rows_of_parts == (50, 40)
 
 
-def test_what_is_derived_mined_or_in_common_is_said(store):
+def test_derived_mined_and_overlapping_rows_are_announced(store):
     found = estimate_run(RunConfig("triplet"), store)
     assert found.columns == 3
     assert "negatives" in found.notes[1]
@@ -99,7 +99,7 @@ def test_data_of_the_hub_is_judged_without_fetching_it(store):
         ({"objective": "regression", "base": "run:none"}, "there is no run 'none'"),
     ],
 )
-def test_what_cannot_work_is_told_with_what_can(store, config, told):
+def test_a_config_that_cannot_work_is_refused_with_one_that_can(store, config, told):
     with pytest.raises(UserFacingError, match=told):
         estimate_run(RunConfig(**config), store)
 

@@ -110,7 +110,7 @@ def test_a_refusal_of_the_hub_or_a_broken_connection_is_one_sentence(
         push(store, run.id, "me/my-model", TOKEN)
 
 
-def test_what_cannot_be_used_is_said_before_anything_is_sent(store):
+def test_a_wrong_name_token_or_run_is_refused_before_anything_is_sent(store):
     [run] = store.list()
     for repo, token, message in (
         ("my-model", TOKEN, "give org/name"),

@@ -214,7 +214,7 @@ def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "interrupted"])
-def test_what_ended_early_can_be_queued_again(store, state):
+def test_a_run_that_ended_early_can_be_queued_again(store, state):
     run = store.create(CONFIG)
     with store.lease(run.id) as work:
         store.stop(run.id)

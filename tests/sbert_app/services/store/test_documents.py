@@ -104,7 +104,7 @@ def test_no_flipped_bit_and_no_truncation_hides_another_record(store):
     ],
     ids=lambda data: data[:30].decode("latin-1"),
 )
-def test_what_is_no_record_is_one_sentence(store, data):
+def test_a_damaged_document_is_one_sentence(store, data):
     store.path("b").write_bytes(data)
     assert expect_one_sentence(store, data)
 

@@ -257,7 +257,7 @@ def test_a_malformed_file_is_scored_with_its_bad_rows_marked(tmp_path, name):
     json.dumps(summary.to_dict(), allow_nan=False)
 
 
-def test_what_never_ends_or_is_no_file_is_not_opened(tmp_path):
+def test_devices_pipes_and_folders_are_not_opened_as_tables(tmp_path):
     """Nobody writes to the pipe: opening it would wait for ever."""
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "zero.csv").symlink_to("/dev/zero")
