@@ -71,10 +71,12 @@ class TestMostSimilarPairs:
         assert {(i, j) for i, j, cosine in every if cosine > threshold + 1e-6} <= found
         assert found <= {(i, j) for i, j, cosine in every if cosine >= threshold - 1e-6}
 
-    def test_among_equals_the_first_come_first_and_zero_pairs_are_refused(self):
+    def test_among_equals_the_first_come_first(self):
         vectors = unit([[1, 0], [1, 0], [0, 1], [0, 1]])
         assert most_similar_pairs(vectors, 3) == [(0, 1, 1.0), (2, 3, 1.0), (0, 2, 0.0)]
         assert most_similar_pairs(vectors[:1], 3) == most_similar_pairs(vectors[:0], 3) == []
+
+    def test_zero_pairs_are_refused(self):
         with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
             most_similar_pairs(unit(np.eye(3)), 0)
 

@@ -158,12 +158,15 @@ def test_equal_texts_of_a_batch_are_no_negatives():
     assert both == pytest.approx((from_anchors + from_positives) / 2)
 
 
-def test_equal_texts_and_identical_vectors_have_nothing_to_learn():
+def test_texts_of_the_own_pair_are_false_negatives():
     # The anchor's own text, its positive's text, and the positives of its other rows; their
     # negatives stay.
     texts = torch.tensor([[0, 1, 2], [0, 3, 4], [5, 0, 1]])
     expected = [[0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     assert false_negatives(texts).int().tolist() == expected
+
+
+def test_a_batch_of_equal_texts_has_nothing_to_learn():
     columns = vectors(2)
     loss = MultipleNegativesRanking()(columns, torch.zeros(B, 2, dtype=torch.int64))
     assert loss.item() == 0
@@ -258,9 +261,12 @@ def test_matryoshka_classifies_truncated_vectors_by_truncated_weights():
     assert Loss(whole, [4, D])(columns, labels).item() == pytest.approx(expected.item(), abs=1e-6)
 
 
-def test_all_dimensions_are_trained_and_a_missing_target_is_not_zero():
+def test_a_missing_target_is_an_error_and_not_zero():
     with pytest.raises(TypeError, match="target"):
         Regression()(vectors(2), None)
+
+
+def test_matryoshka_trains_the_whole_vector_too():
     assert all_dims([4, 8], D) == [12, 8, 4]
     assert all_dims([], D) == []
     with pytest.raises(

@@ -105,7 +105,7 @@ def test_an_index_serves_any_number_of_searches(real, bits):
         )
 
 
-def test_a_query_alone_a_small_corpus_and_none(vectors):
+def test_a_small_or_empty_corpus_is_searched(vectors):
     [hits] = semantic_search(vectors[0], vectors[:3], top_k=10)
     assert hits[0] == {"corpus_id": 0, "score": pytest.approx(1)} and len(hits) == 3
     assert semantic_search(vectors[:2], vectors[:0]) == [[], []]
@@ -169,9 +169,12 @@ def test_few_vectors_are_all_found_of_any_number_of_dimensions(vectors, bits):
     assert QuantizedIndex(vectors[:1], bits).nearest(vectors[:1], 1)[1].tolist() == [[0]]
 
 
-def test_equal_vectors_come_in_the_order_of_their_rows_and_bits_are_1_or_8(vectors):
+def test_equal_vectors_come_in_the_order_of_their_rows(vectors):
     same = np.repeat(vectors[:1], 100, axis=0)
     assert QuantizedIndex(same).nearest(vectors[:1], 5)[1].tolist() == [[0, 1, 2, 3, 4]]
+
+
+def test_an_index_has_1_or_8_bits_a_dimension(vectors):
     with pytest.raises(ValueError, match="1 or 8 bits a dimension, not 4"):
         QuantizedIndex(vectors, 4)
 

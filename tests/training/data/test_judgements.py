@@ -206,7 +206,7 @@ def test_equal_pairs_without_a_rater_column_are_several_judgements(tmp_path):
     )
 
 
-def test_unsure_words_are_no_labels_and_said(tmp_path):
+def test_unsure_words_are_left_out_or_counted_as_no(tmp_path):
     rows = [
         (*pair, word)
         for pair, word in zip(PAIRS_OF_TEXTS, ["yes", "maybe", "no", "no"], strict=True)

@@ -285,12 +285,15 @@ def test_labels_with_an_order_are_scores_for_a_ranking(objective):
     ]
 
 
-def test_simcse_takes_each_sentence_twice_and_distillation_no_scores():
+def test_simcse_takes_each_sentence_twice():
     data = Dataset("toy", (["a", "b", "a"], ["c", "a", "d"]), scores=[1.0, 2.0, 3.0])
     seen = transformed(data, "simcse")
     assert seen.columns == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
     assert (list(seen.rows), seen.kind) == ([1, 2, 1, 3], PAIRS)
     assert transformed(Dataset("toy", (["a", "b"],)), "simcse").columns == (["a", "b"], ["a", "b"])
+
+
+def test_distillation_does_not_use_gold_scores():
     seen = transformed(pairs(2, scores=[1.0, 2.0]), "mse")
     assert (seen.kind, seen.notes[-1]) == (
         PAIRS,

@@ -148,12 +148,15 @@ def test_the_pairs_of_a_frame_get_a_score_each():
     assert score(frame[:0], "tfidf", columns="left,right").empty
 
 
-def test_a_frame_in_doubt_is_asked_about_and_what_is_none_is_named():
+def test_a_frame_whose_columns_are_in_doubt_is_asked_about():
     texts = pd.DataFrame({"one": FIRST, "two": SECOND, "three": FIRST[::-1]})
     with pytest.raises(InputError, match="but two with sentences are needed"):
         score(texts[["one"]], "tfidf")
     with pytest.raises(InputError, match="columns"):
         score(texts, "tfidf")
+
+
+def test_score_names_an_argument_that_is_not_a_frame():
     with pytest.raises(
         InputError, match="score takes a DataFrame and then a model; its first argument is a list"
     ):

@@ -250,5 +250,10 @@ def test_the_interval_holds_the_mean_and_the_test_is_paired(texts):
     none = best.difference(one, "mrr@10")
     assert apart.points == pytest.approx(100 * (1 - recall.value))
     assert (apart.p_value < 0.05, none.p_value) == (True, 1.0)
+
+
+def test_a_cutoff_is_at_least_1(texts):
+    data = RetrievalData.from_dicts(*texts)
+    rows = [list(found) for found in data.relevant]
     with pytest.raises(InputError, match="must be at least 1"):
         evaluate_retrieval(Ranked("best", *rows), data, cutoffs=(0,))

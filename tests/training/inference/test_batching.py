@@ -26,8 +26,11 @@ def test_batches_are_a_partition_longest_first_and_full_to_the_budget(
         assert (len(rows) + 1) * max(1, *(lengths[i] for i in rows)) > budget
 
 
-def test_rows_of_one_length_keep_their_order_and_nothing_makes_no_batch():
+def test_rows_of_one_length_keep_their_order():
     assert [rows.tolist() for rows in plan([3, 3, 3, 3, 3], 6)] == [[0, 1], [2, 3], [4]]
+
+
+def test_no_rows_make_no_batch():
     assert list(plan([], 100)) == []
 
 

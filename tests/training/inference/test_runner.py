@@ -173,7 +173,7 @@ def test_many_threads_get_the_vectors_that_one_gets(model: nn.Module):
             assert_close(mine, theirs, tolerance=1e-6)
 
 
-def test_each_sentence_comes_once_and_nothing_needs_no_batch(model: nn.Module):
+def test_each_sentence_is_in_one_batch(model: nn.Module):
     batches = [
         rows
         for rows, _ in build_runner(model, torch.float32, 0).map(
@@ -182,6 +182,9 @@ def test_each_sentence_comes_once_and_nothing_needs_no_batch(model: nn.Module):
     ]
     assert sorted(itertools.chain.from_iterable(batches)) == list(range(8))
     assert len(batches) >= min(8, parallel.num_threads())
+
+
+def test_no_sentences_need_no_batch(model: nn.Module):
     assert run(build_runner(model, torch.float32, pad_id=0), []) == []
 
 

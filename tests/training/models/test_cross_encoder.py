@@ -49,7 +49,7 @@ def adapter():
     return CrossEncoder.load("minilm-stsb", dtype="float32")
 
 
-def test_a_name_opens_one_and_pairs_may_be_any_iterable(adapter):
+def test_pairs_may_be_any_iterable(adapter):
     opened = CrossEncoder("minilm-stsb", dtype="float32")
     np.testing.assert_array_equal(
         opened.predict(pair for pair in PAIRS[:3]), adapter.predict(PAIRS[:3])

@@ -117,7 +117,7 @@ def test_texts_are_read_as_tokenizer_json_says(tmp_path: Path):
     np.testing.assert_allclose(opened(folder).encode(TEXTS), expected, **TOLERANCE)
 
 
-def test_texts_that_are_cut_are_counted_and_unknown_ones_told(tmp_path: Path):
+def test_texts_that_are_truncated_or_unknown_are_told(tmp_path: Path):
     model = opened(make(BERT, **CALL)(tmp_path))
     report = ReadReport(cut=set())
     model.encode(TEXTS, report=report)
@@ -130,7 +130,7 @@ def test_texts_that_are_cut_are_counted_and_unknown_ones_told(tmp_path: Path):
     assert np.isfinite(model.encode(["\ud800 half"])).all()
 
 
-def test_settings_of_a_name_prompts_of_roles_and_dimensions(tmp_path: Path):
+def test_prompts_and_dimensions_of_a_name_are_those_of_the_reference(tmp_path: Path):
     prompts = {"query": "the question: ", "document": "was "}
     folder = written(tmp_path / "model", make_model(tmp_path / "plain"), prompts=prompts)
     change(folder / BERT, **CALL)

@@ -126,7 +126,7 @@ def test_an_answer_without_end_or_that_breaks_off_is_not_waited_for(monkeypatch)
     )
 
 
-def test_one_clock_runs_for_a_whole_request_and_few_wait_at_once():
+def test_a_timeout_is_for_a_whole_request_and_few_wait_at_once():
     """A server that is silent, or says a letter at a time, is not waited for; a fifth request waits for its turn."""
     silence = threading.Event()
     with embedding_server(lambda path, body: silence.wait(60) and vectors([1.0])) as server:

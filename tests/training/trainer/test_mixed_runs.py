@@ -122,7 +122,7 @@ def test_weights_of_two_classifiers_are_trained_and_saved_apart(config, tmp_path
     }
 
 
-def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
+def test_a_config_lists_its_parts_with_their_objectives(config):
     mixed = RunConfig(train_data=["stsb:train=cosent", "a.csv?encoding=koi8-r=mnrl", "b.csv=mnrl"])
     assert mixed.objective == "cosent"
     assert mixed.parts == (
@@ -135,6 +135,9 @@ def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
     assert RunConfig("mnrl", train_data="snli+mnli").parts == (Part("snli+mnli", "mnrl"),)
     assert RunConfig.model_validate_json(mixed.to_json()) == mixed
     assert config.replace(train_data="a.csv=cosent").objective == "cosent"
+
+
+def test_dev_data_states_no_objective(config):
     with pytest.raises(InputError, match="leave out =cosent"):
         run(config.replace(eval_data="stsb:dev=cosent"))
 

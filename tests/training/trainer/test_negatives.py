@@ -48,17 +48,23 @@ def test_a_hard_negative_is_the_nearest_beyond_the_margin():
     assert nearer.columns[2][0] == "false negative"
 
 
-def test_a_known_positive_is_no_negative_and_scored_pairs_have_none():
+def test_a_known_positive_is_not_a_hard_negative():
     # Of the anchor, whichever row says so, and whichever side it stands on.
     rows = [("a", "near a"), ("b", "near b"), ("b", "easy")]
     assert mined(*rows, ("b", "hard")).data.columns[2][0] == "hard"
     assert mined(*rows, ("b", "hard"), ("a", "hard")).data.columns[2][0] != "hard"
     assert mined(*rows, ("b", "hard"), ("hard", "a")).data.columns[2][0] != "hard"
+
+
+def test_examples_of_hard_negatives_have_their_cosines():
     found = mined(("a", "near a"), ("b", "hard"))
     assert found.cosines[0] == pytest.approx(np.cos(np.deg2rad([10, 40])), abs=1e-6)
     [example] = found.examples(1)
     assert (example.anchor, example.positive, example.negative) == ("a", "near a", "hard")
     assert example.negative_cosine == pytest.approx(np.cos(np.deg2rad(40)), abs=1e-6)
+
+
+def test_hard_negatives_are_not_mined_for_scored_pairs():
     data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
     with pytest.raises(
         InputError, match="mined for pairs that belong together, but mine holds scored pairs"

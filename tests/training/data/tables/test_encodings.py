@@ -211,7 +211,7 @@ def test_a_name_of_no_text_encoding_is_refused(name):
         ),
     ],
 )
-def test_one_row_of_big5_is_no_shift_jis_and_english_has_a_sign_or_two(tmp_path, encoding, pair):
+def test_one_row_is_enough_for_big5_and_for_signs_of_windows_1252(tmp_path, encoding, pair):
     path = tmp_path / "row.csv"
     path.write_bytes(("sentence1,sentence2\n" + ",".join(pair) + "\n").encode(encoding))
     assert cells(open_table(path)) == [pair]
