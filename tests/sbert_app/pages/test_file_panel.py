@@ -237,12 +237,15 @@ def test_a_workbook_opens_with_the_sheet_that_holds_pairs(services, panel, workb
     assert load_data(more).name == "book.xlsx"
 
 
-def test_half_a_choice_and_what_nobody_uploaded_are_refused(services, upload, tmp_path):
+def test_half_a_choice_of_columns_is_refused(services, upload):
     odd = upload("odd.csv", "no,left,right\n1,a,b\n")
     refusal = r"choose the column of sentence 1, in the head of the table: odd\.csv has the columns"
     for second in ("right", ""):
         with pytest.raises(InputError, match=refusal):
             chosen_name(services, odd, "", None, "", second, "")
+
+
+def test_a_file_that_nobody_uploaded_is_refused(services, tmp_path):
     foreign = tmp_path / "foreign.csv"
     foreign.write_text("left,right\na,b\n")
     with pytest.raises(InputError, match="cannot be used here"):

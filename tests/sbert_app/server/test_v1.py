@@ -83,12 +83,17 @@ def test_vectors_are_those_of_encode_in_both_encodings(client, home):
     assert as_base64.usage.prompt_tokens == as_base64.usage.total_tokens == 6 + 2 + 7
 
 
-def test_fewer_dimensions_and_a_pooling_of_choice(client):
+def test_fewer_dimensions_are_the_first_of_all_at_length_one(client):
     text = "A cat sleeps."
     [whole] = client.embeddings.create(model=MODEL, input=text).data
     [one] = client.embeddings.create(model=MODEL, input=text, dimensions=64).data
     first = np.array(whole.embedding[:64])
     assert np.allclose(one.embedding, first / np.linalg.norm(first), atol=2e-3)
+
+
+def test_a_pooling_is_part_of_the_name_of_the_model(client):
+    text = "A cat sleeps."
+    [whole] = client.embeddings.create(model=MODEL, input=text).data
     [cls] = client.embeddings.create(model=f"{MODEL}:cls", input=text).data
     assert np.linalg.norm(cls.embedding) == pytest.approx(1, abs=1e-5)
     assert cls.embedding != whole.embedding

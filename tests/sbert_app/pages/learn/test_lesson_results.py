@@ -35,9 +35,12 @@ def test_the_prose_of_a_lesson_keeps_its_markup():
         assert html.count("<details") == 1
 
 
-def test_an_address_stays_one_attribute_and_a_rank_that_differs_is_marked():
+def test_an_address_stays_one_attribute():
     html = macro("learn/page_link")('/?a="><script>&b=2', "Open")
     assert html.startswith('<a class="page-link" href="/?a=&#34;&gt;&lt;script&gt;&amp;b=2">')
+
+
+def test_a_rank_that_differs_is_marked():
     line = orders.Line("A dog.", 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
     html = orders.describe(

@@ -191,7 +191,7 @@ def test_7_the_cross_encoder_changes_the_order_and_is_the_better_judge(context):
     assert cross > bi > 80
 
 
-def test_word_counts_cannot_see_order_and_the_counts_are_of_items(context, models):
+def test_word_counts_cannot_see_word_order(context, models):
     found = negation.measure(context, negation.WORD_ORDER, "A dog bit a man.", "A man bit a dog.")
     np.testing.assert_allclose(found.by_scorer[negation.TF_IDF].contrast, 1, atol=1e-6)
     assert found.by_scorer[negation.TF_IDF].told_apart == 0
@@ -205,8 +205,14 @@ def test_word_counts_cannot_see_order_and_the_counts_are_of_items(context, model
         < 0.3
         < found.by_scorer[negation.BI].paraphrase.mean()
     )
+
+
+def test_pairs_that_are_told_apart_are_counted():
     scores = negation.Scores(np.array([0.9, 0.4]), np.array([0.8, 0.5]), np.array([0.1, 0.6]))
     assert (scores.told_apart, scores.above_unrelated) == (1, 1)
+
+
+def test_an_empty_sentence_of_ones_own_is_named(context):
     with pytest.raises(InputError, match="the second sentence is empty"):
         negation.measure(context, negation.NEGATION, "A dog.", " ")
 

@@ -24,10 +24,13 @@ def project(projects):
     return projects.open(projects.create(INFO, PAIRS))
 
 
-def test_a_project_is_read_back_and_a_second_of_its_name_refused(projects, project):
+def test_a_project_is_read_back_as_it_was_created(projects, project):
     assert project.id == "my-pairs" and project.info == INFO and list(project.pairs) == PAIRS
     assert projects.list() == [("my-pairs", INFO)]
     assert project.ratings() == {}
+
+
+def test_a_second_project_of_the_same_name_is_refused(projects, project):
     with pytest.raises(InputError, match="there is a project 'my-pairs' already"):
         projects.create(INFO, PAIRS)
 

@@ -46,11 +46,14 @@ def test_one_pass_gives_the_cosines_of_each_pooling_as_plain_json(encoder, cross
     assert len(answer["matrix"]) == len(answer["words_a"])
 
 
-def test_under_cls_there_is_no_exact_map_and_a_long_sentence_is_marked(encoder):
+def test_under_cls_pooling_there_is_no_exact_map(encoder):
     found = compare(encoder.with_pooling("cls"), None, A, B)
     assert found.attribution is None
     assert found.to_json()["matrix"] is None
     assert "medicine" in found.to_json()["words_a"]
+
+
+def test_a_sentence_that_is_truncated_is_marked(encoder):
     found = compare(encoder, None, "word " * 10_000, "word")
     assert found.a.truncated
     assert not found.b.truncated

@@ -78,10 +78,12 @@ class TestVectorFile:
             encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES)
         )
 
-    def test_a_file_of_another_shape_is_none_and_a_full_disk_is_said(self, tmp_path, monkeypatch):
+    def test_a_file_of_vectors_of_another_shape_is_not_opened(self, tmp_path):
         path = tmp_path / "k.f32"
         encode_to_file(path, SENTENCES, BagEncoder())
         assert open_vectors(path, (100, 32)) is None
+
+    def test_vectors_that_do_not_fit_on_the_disk_are_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
         with pytest.raises(InputError, match=r"take 25 KB, and .* has 10 bytes free"):
             encode_to_file(tmp_path / "other.f32", SENTENCES, BagEncoder())

@@ -95,9 +95,12 @@ def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home,
     assert len(same.data) == len(learned_nothing.CURVES) * 3
 
 
-def test_one_visitor_trains_at_a_time_and_a_stop_is_no_result(home):
+def test_one_visitor_trains_at_a_time(home):
     context = Context(ModelCache(home), RunStore(home))
     with learned_nothing._training, pytest.raises(InputError, match="somebody else is training"):
         learned_nothing.show(context, [], True)
+
+
+def test_a_training_that_is_stopped_has_no_result(home):
     with pytest.raises(StoppedError):
         train_with((), 0, 12, home, should_stop=lambda: True)

@@ -439,13 +439,16 @@ def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsy
     assert len(RunStore(place).list()) == 3
 
 
-def test_ablate_takes_no_folds_and_names_the_presets_that_there_are(place, capsys, tmp_path):
+def test_ablate_does_not_resume_folds(place, capsys):
     plan = PlannedRun(label="fold 1", config=RunConfig("regression").to_dict())
     stored = records(place).create(
         "folds", ExperimentRecord(kind="folds", name="my.csv", runs=(plan,))
     )
     assert main(["ablate", "--resume", stored, "--home", str(place)]) == 2
     assert f"{stored} is not a sweep" in capsys.readouterr().err
+
+
+def test_ablate_names_the_presets_that_there_are(capsys, tmp_path):
     assert main(["ablate", "--home", str(tmp_path)]) == 2
     assert "pooling|concat|objective|base" in capsys.readouterr().err
 

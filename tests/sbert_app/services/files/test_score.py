@@ -282,11 +282,13 @@ class TestOutputs:
         assert written.select(table.column_names).equals(table)
         assert read_csv(tmp_path / "out.csv")[0]["tags"] == '["x", "y"]'
 
-    def test_headers_that_are_formulas_and_two_outputs_of_one_name(self, pairs, tmp_path):
+    def test_a_header_that_is_a_formula_gets_an_apostrophe(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_text("s1,s2,=cmd\na,b,c\n")
         score_file(path, [tmp_path / "out.csv"], BagEncoder())
         assert list(read_csv(tmp_path / "out.csv")[0])[2] == "'=cmd"
+
+    def test_two_outputs_of_the_same_name_are_refused(self, pairs, tmp_path):
         with pytest.raises(InputError, match="same name"):
             score_file(pairs, [tmp_path / "out.csv", tmp_path / "." / "out.csv"], BagEncoder())
 

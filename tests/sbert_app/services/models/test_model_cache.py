@@ -122,11 +122,14 @@ def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
             slow.result()
 
 
-def test_a_failed_load_is_tried_again_and_none_is_no_cross_encoder(home):
+def test_a_failed_load_is_tried_again(home):
     models = ModelCache(home)
     for _ in range(2):
         with pytest.raises(InputError):
             models.get("scratch:99x7", Encoder)
+
+
+def test_none_is_not_a_cross_encoder(home):
     assert ModelCache(home).cross_encoder_or_none("none") is None
     assert ModelCache(home).cross_encoder_or_none("") is None
 

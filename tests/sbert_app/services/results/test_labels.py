@@ -35,10 +35,13 @@ def encoder():
     return Encoder.load("all-MiniLM-L6-v2", dtype="float32")
 
 
-def test_triplets_have_an_interval_and_ties_are_counted(encoder):
+def test_the_accuracy_of_triplets_has_wilsons_interval(encoder):
     found = evaluate(encoder, TRIPLETS)
     assert (found["n"], found["ties"], found["accuracy"]["cosine"]) == (2, 0, 1.0)
     assert found["interval"] == wilson_interval(2, 2)._asdict()
+
+
+def test_ties_of_triplets_are_counted(encoder):
     same = Dataset("toy", (TRIPLETS.columns[0], TRIPLETS.columns[1], TRIPLETS.columns[1]))
     found = evaluate(encoder, same)
     assert (found["ties"], found["accuracy"]["cosine"]) == (2, 0.0)

@@ -247,8 +247,11 @@ def test_equal_gold_scores_are_named_as_the_reason(own_home, tmp_path):
     assert list(grid.failures.values()) == ["undefined: all gold scores are equal"]
 
 
-def test_an_average_is_tested_and_leaves_out_what_is_for_choosing(three):
+def test_an_average_over_data_sets_is_tested(three):
     assert three.difference("good", "bad", AVERAGE, Metric()).p_value <= 0.002
+
+
+def test_an_average_leaves_out_dev_data():
     assert averaged(["sts12", "stsb:dev", "stsb:test"]) == ["sts12", "stsb:test"]
     assert averaged(["stsb:test", "stsb:dev"]) == []
 

@@ -194,7 +194,7 @@ def test_ctrl_c_interrupts_a_leased_run(store):
     assert store.get(run.id).state == "interrupted"
 
 
-def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
+def test_a_run_is_worked_on_by_one_process(store):
     run = store.create(CONFIG)
     with (
         store.lease(run.id),
@@ -204,6 +204,9 @@ def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
         pass
     with pytest.raises(RunStateError, match="is interrupted, not queued"), store.lease(run.id):
         pass
+
+
+def test_after_a_reboot_a_running_run_is_interrupted(store):
     # Nobody holds its lock, whatever process numbers there are now.
     run = store.create(CONFIG)
     (run.folder / "run.json").write_text(

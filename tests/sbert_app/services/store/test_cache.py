@@ -11,11 +11,13 @@ from sbert_app.services.store.cache import DiskCache, LRUCache, digest
 
 
 class TestDiskCache:
-    def test_a_stored_array_is_read_back_unless_it_is_larger_than_the_cache(self, tmp_path):
+    def test_a_stored_array_is_read_back(self, tmp_path):
         cache = DiskCache(tmp_path / "deep" / "cache")
         cache.put("a", np.arange(3))
         assert cache.get("a").tolist() == [0, 1, 2]
         assert cache.get("b") is None
+
+    def test_an_array_that_is_larger_than_the_cache_is_not_stored(self, tmp_path):
         cache = DiskCache(tmp_path, max_bytes=1_000)
         cache.put("a", np.zeros(10))
         cache.put("b", np.zeros(1_000))
