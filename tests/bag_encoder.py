@@ -12,7 +12,10 @@ from training.models.model import VectorModel
 class BagEncoder(VectorModel):
     """Sentence -> unit vector of hashed words: the same words give 1, no common word about 0. 512 words are read."""
 
-    name, pooling, dimension, max_length = "bag-of-words", "mean", 64, 512
+    name = "bag-of-words"
+    pooling = "mean"
+    dimension = 64
+    max_length = 512
 
     def __init__(self) -> None:
         self.seen: list[str] = []

@@ -25,7 +25,8 @@ for number in (each for each in ENDING if signal.getsignal(each) is signal.SIG_I
 @pytest.fixture(autouse=True)
 def restored_environment() -> Iterator[None]:
     """After each test the variables and the working directory are what they were before, whatever it did to them."""
-    variables, folder = dict(os.environ), Path.cwd()
+    variables = dict(os.environ)
+    folder = Path.cwd()
     yield
     if os.environ != variables:
         os.environ.clear()

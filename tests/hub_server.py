@@ -200,10 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_file(self, file: Path) -> None:
         data = file.read_bytes()
-        total, start = (
-            len(data),
-            int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0]),
-        )
+        total = len(data)
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
         self.send_response(206 if start else 200)
         self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')  # noqa: S324 - as git names blobs
         self.send_header("X-Repo-Commit", COMMIT)

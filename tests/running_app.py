@@ -72,7 +72,8 @@ class RunningApp:
         """A request; a body that is neither bytes nor None is sent as JSON."""
         sent = {**self.headers, **(headers or {})}
         if body is not None and not isinstance(body, bytes):
-            body, sent = json.dumps(body).encode(), {"Content-Type": "application/json", **sent}
+            body = json.dumps(body).encode()
+            sent = {"Content-Type": "application/json", **sent}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request(method or ("GET" if body is None else "POST"), path, body, sent)

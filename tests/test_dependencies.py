@@ -90,7 +90,8 @@ def test_the_tested_set_lies_within_the_declared_ranges():
 
 def test_the_lock_file_satisfies_every_requirement():
     """And the extra dev is requirements-dev.txt."""
-    locked, dev = in_file("requirements.lock"), in_file("requirements-dev.txt")
+    locked = in_file("requirements.lock")
+    dev = in_file("requirements-dev.txt")
     assert by_name(OPTIONAL["dev"]) == dev
     for requirement in [*in_file("requirements.txt").values(), *dev.values()]:
         if requirement.name == "pip":

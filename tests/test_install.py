@@ -106,7 +106,7 @@ def test_the_wheel_holds_the_packages_and_every_asset_but_the_screenshots(wheel:
     assert {name for name in names if ".dist-info/" not in name} == packages | assets
 
 
-def test_on_pypi_every_link_of_the_readme_is_absolute_and_it_is_installed_by_name(wheel: Path):
+def test_every_link_of_the_readme_on_pypi_is_absolute(wheel: Path):
     archive = zipfile.ZipFile(wheel)
     [metadata] = (
         archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")
@@ -119,13 +119,16 @@ def test_on_pypi_every_link_of_the_readme_is_absolute_and_it_is_installed_by_nam
         "nothing is installed by a name on PyPI"
     )
     assert "Project-URL: Repository, https://example.org/lab" in head
+
+
+def test_without_an_address_links_of_the_readme_are_text():
     text = "A [page](docs/a.md), ![a picture](a.png)and [PyPI](https://pypi.org)."
     assert for_pypi(text, "", "v1") == "A page, and [PyPI](https://pypi.org).", (
         "without an address links are text"
     )
 
 
-def test_a_script_in_another_folder_and_its_child_import_the_installed_package(
+def test_a_script_in_another_folder_imports_the_installed_package(
     installed: Path, elsewhere: Path, home: Path
 ):
     script = elsewhere / "script.py"
@@ -148,7 +151,7 @@ print(sbert_lab.__version__)
 """
 
 
-def test_a_package_called_training_in_the_users_project_does_not_hide_the_core(
+def test_a_package_of_the_user_called_training_does_not_hide_the_core(
     installed: Path, tmp_path: Path, home: Path
 ):
     (tmp_path / "training").mkdir()
@@ -175,7 +178,8 @@ def test_a_package_called_training_that_was_imported_first_is_named(
 
 
 def test_the_command_scores_a_file(installed: Path, elsewhere: Path, home: Path):
-    pairs, scored = elsewhere / "pairs.csv", elsewhere / "scored.csv"
+    pairs = elsewhere / "pairs.csv"
+    scored = elsewhere / "scored.csv"
     pairs.write_text(
         "sentence1,sentence2\nA cat sleeps.,A kitten is asleep.\nA cat sleeps.,Stocks fell on Monday.\n"
     )

@@ -115,7 +115,8 @@ def cluster() -> list[str]:
     found = result("cluster")
     seconds = {(row["model"], row["engine"]): row["seconds"] for row in found["overhead"]}
     starts = {(row["model"], row["engine"]): row["first_part_seconds"] for row in found["overhead"]}
-    ray, local = seconds["all-MiniLM-L6-v2", "ray"], seconds["all-MiniLM-L6-v2", "local"]
+    ray = seconds["all-MiniLM-L6-v2", "ray"]
+    local = seconds["all-MiniLM-L6-v2", "local"]
     workers = found["workers_settled_mb"] / 1000
     runs = result("runs")
     return [
@@ -130,7 +131,9 @@ def cluster() -> list[str]:
 
 def users() -> list[str]:
     found = {(row["users"], row["training"]): row for row in result("users")["rows"]}
-    one, many, training = found[1, False], found[32, False], found[32, True]
+    one = found[1, False]
+    many = found[32, False]
+    training = found[32, True]
     return [
         f"one user | {one['p50_ms']:.0f} ms (p95 {one['p95_ms']:.0f}) |",
         f"| {many['p50_ms']:.0f} ms (p95 {many['p95_ms']:.0f}); during a training run {training['p50_ms']:.0f} ms",
@@ -159,7 +162,8 @@ def encode() -> list[str]:
     found = {
         (row["side"], row["dtype"]): row["sentences_per_second"] for row in result("encode")["rows"]
     }
-    lab, other = "SBERT Lab", "sentence-transformers"
+    lab = "SBERT Lab"
+    other = "sentence-transformers"
     return [
         f"| SBERT Lab, bfloat16 (default) | **{found[lab, 'bfloat16']:,}** |",
         f"| sentence-transformers, bfloat16 | {found[other, 'bfloat16']} |",
@@ -181,7 +185,8 @@ def front() -> list[str]:
 
 
 def peers() -> list[str]:
-    found, avx2 = rates(result("peers")["rows"]), rates(result("peers")["rows_avx2"])
+    found = rates(result("peers")["rows"])
+    avx2 = rates(result("peers")["rows_avx2"])
     ours = [found[f"SBERT Lab, {dtype}"] for dtype in ("int8", "bfloat16", "float32")]
     openvino = [found[f"OpenVINO, {dtype}"] for dtype in ("int8", "default", "float32")]
     return [
@@ -209,8 +214,10 @@ def cross() -> list[str]:
 
 def train() -> list[str]:
     found = {row["side"]: row["seconds_per_step"] for row in result("train")["rows"]}
-    ours, ours32 = found["SBERT Lab, auto"], found["SBERT Lab, float32"]
-    default, bf16 = found["sentence-transformers, default"], found["sentence-transformers, bf16"]
+    ours = found["SBERT Lab, auto"]
+    ours32 = found["SBERT Lab, float32"]
+    default = found["sentence-transformers, default"]
+    bf16 = found["sentence-transformers, bf16"]
     slower = f"{bf16:.2f} ({bf16 / ours:.1f} × slower)"
     ratios = f"{default / ours32:.1f} ×; {default / ours:.1f} × as default"
     return [f"| SBERT Lab | {ours:.3f} | {ours32:.2f} |", f"| {slower} | {default:.2f} ({ratios}"]

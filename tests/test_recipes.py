@@ -346,7 +346,8 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(content, encoding="utf-8")
     (project / "bytes.csv").write_bytes(bytes(range(256)) * 40)
-    table, rows = "training/data/tables/table.py", "from training.data.tables.rows"
+    table = "training/data/tables/table.py"
+    rows = "from training.data.tables.rows"
     module_table = "SENTENCE_MODULES: dict[str, type[SentenceModule]] = {"
     layer_norm = '    "LayerNorm": {"dimension": None},\n'
     evaluation = "sbert_app/pages/evaluate/page.py"

@@ -185,7 +185,9 @@ def downloaded(page: Page, button: str) -> list[dict[str, str]]:
 def read_offline(chromium: Browser, file: Path, **how: Any) -> Iterator[Page]:
     """A report in a browser without a network, which must ask nobody for anything and report no fault."""
     context = chromium.new_context(offline=True, **how)
-    reader, asked, faults = context.new_page(), [], []
+    reader = context.new_page()
+    asked = []
+    faults = []
     reader.on("request", lambda request: asked.append(request.url))
     reader.on(
         "console", lambda message: faults.append(message.text) if message.type == "error" else None

@@ -31,7 +31,7 @@ def ask(page, seeds, steps):
     expect(page.locator("#sweep-plan")).to_contain_text(f"= {3 * seeds} runs")
 
 
-def test_the_page_opens_with_the_measured_figure_and_a_form_that_repeats_it(open_page):
+def test_the_form_repeats_the_measured_figure_that_the_page_opens_with(open_page):
     page = opened(open_page)
     expect(page.locator("#ablation-figure .js-plotly-plot")).to_be_visible()
     expect(page.locator("#question")).to_contain_text("Mean stands out")

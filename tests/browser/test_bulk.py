@@ -203,7 +203,7 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
     expect(page.locator("#deduplicated")).to_be_visible()
 
 
-def test_a_file_is_scored_on_when_the_page_is_left_and_stop_keeps_what_is_done(open_page, tmp_path):
+def test_scoring_outlives_a_reload_and_stop_keeps_the_rows_that_are_done(open_page, tmp_path):
     path = tmp_path / "long.csv"
     with path.open("w") as file:
         file.write("sentence1,sentence2\n")
@@ -232,9 +232,7 @@ def test_a_file_is_scored_on_when_the_page_is_left_and_stop_keeps_what_is_done(o
     expect(page.locator("#stop")).to_be_hidden()
 
 
-def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(
-    open_page, pairs, tmp_path
-):
+def test_a_file_that_cannot_be_scored_gets_one_clear_sentence(open_page, pairs, tmp_path):
     sentences = tmp_path / "list.csv"
     sentences.write_text("text\nA man sleeps.\nA dog barks.\n")
     wrong = tmp_path / "photo.png"
@@ -285,9 +283,10 @@ def test_a_cross_encoder_adds_its_scores(open_page):
     expect(page.locator("#disagreements h2")).to_have_count(2)
 
 
-def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open_page, tmp_path):
+def test_the_threshold_below_the_histograms_of_labels_counts_at_once(open_page, tmp_path):
     path = tmp_path / "labelled.csv"
-    same, other = "A man sleeps.,A man is asleep.,yes\n", "A man sleeps.,The bank is closed.,no\n"
+    same = "A man sleeps.,A man is asleep.,yes\n"
+    other = "A man sleeps.,The bank is closed.,no\n"
     path.write_text(
         f"sentence1,sentence2,label\n{same * 6}{other * 6}A man sleeps.,A man sleeps.,no\n"
     )

@@ -58,7 +58,7 @@ def test_the_page_opens_with_an_example_already_computed(open_page):
     expect(page.locator("nav a[aria-current=page]")).to_have_text("Compare")
 
 
-def test_it_answers_as_you_type(open_page):
+def test_compare_answers_as_you_type(open_page):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()
     fill(page, "", "")

@@ -25,7 +25,7 @@ def content(page: Page, press) -> bytes:
         pytest.param("/explore", "#map-plot", marks=pytest.mark.slow),
     ],
 )
-def test_figures(open_page, path, figure):
+def test_a_figure_is_downloaded_as_png_and_svg(open_page, path, figure):
     page = open_page(path)
     plot = page.locator(f"{figure} .js-plotly-plot").first
     expect(plot).to_be_visible()
@@ -40,7 +40,7 @@ def test_figures(open_page, path, figure):
     assert "#1f2933" in svg or "rgb(31, 41, 51)" in svg  # dark text on white, in any theme
 
 
-def test_tables(open_page):
+def test_a_table_is_downloaded_as_csv(open_page):
     page = open_page("/ablation", dark=True)
     page.locator("#numbers summary").first.click()
     first = page.locator("#numbers table.plain").first

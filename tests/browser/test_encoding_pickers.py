@@ -46,7 +46,7 @@ def check_picker(page: Page, place: str, file: str, text: str = PAIRS) -> None:
     expect(read).to_contain_text("Кот номер 0 спит.")
 
 
-def test_evaluate_does_too(open_page: Callable[..., Page]):
+def test_every_tab_of_evaluate_has_a_picker_of_encodings(open_page: Callable[..., Page]):
     page = open_page("/evaluate")
     page.click("#measure-others > button")
     check_picker(page, "#evaluate-encoding", "#evaluate-files")
@@ -64,7 +64,7 @@ def test_evaluate_does_too(open_page: Callable[..., Page]):
         expect(page.locator(f"#{name}-panel")).to_contain_text("is not UTF-8")
 
 
-def test_train_keeps_it_in_the_settings_of_the_run(open_page: Callable[..., Page]):
+def test_train_keeps_the_encoding_in_the_settings_of_the_run(open_page: Callable[..., Page]):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     expect(page.locator("#train-encoding")).to_be_hidden()

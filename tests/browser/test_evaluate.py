@@ -106,7 +106,7 @@ def test_the_shipped_table_under_every_measure(open_page):
     ).to_be_visible()
 
 
-def test_two_models_are_compared_in_words_and_the_table_is_copied_in_three_forms(open_page):
+def test_two_models_are_compared_in_words_and_the_table_is_copied(open_page):
     page = open_page("/evaluate")
     page.click("#two-models > button")
     pick(page, "#first-model", "GloVe average, 50 d")
@@ -178,7 +178,7 @@ def test_where_a_model_errs(open_page):
 
 
 @pytest.mark.slow
-def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(open_page, tmp_path):
+def test_compare_says_on_which_file_the_calibration_was_fitted(open_page, tmp_path):
     files = [tmp_path / "first.csv", tmp_path / "second.csv"]
     for number, file in enumerate(files):
         rows = [(f"{a} {number} {i}", b, gold) for i, (a, b, gold) in enumerate(ROWS * 3)]

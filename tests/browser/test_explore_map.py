@@ -86,7 +86,7 @@ def fits(page: Page, width: int) -> None:
         assert box["x"] + box["width"] <= width + 1
 
 
-def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_nearest(open_page):
+def test_the_example_is_drawn_and_a_click_lists_the_nearest_sentences(open_page):
     page = opened(open_page)
     expect(page.locator("#corpus-status")).to_contain_text(
         "example · 461 sentences · 2 exact duplicates · column: domain"

@@ -74,7 +74,7 @@ class TestSearch:
         )
         expect(page.locator("#search-status")).to_contain_text("for minilm-stsb to read 16 pairs")
 
-    def test_another_corpus_opens_without_the_query_of_the_example_and_stays_text(self, open_page):
+    def test_another_corpus_opens_without_the_query_of_the_example(self, open_page):
         page = opened(open_page, "Search")
         expect(page.locator("#search-hits tbody tr")).to_have_count(10)
         open_text(page, EVIL, "The bank raised its rates.", "A dog.")

@@ -88,7 +88,7 @@ def expect_selected(page: Page, rows: list[int]) -> None:
     )
 
 
-def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_and_model(open_page):
+def test_a_lasso_selects_the_points_inside_under_any_colour_and_model(open_page):
     page = opened(open_page)  # coloured by category: 17 traces
     drag(page, "lasso")
     corners, rows = rectangle(page)
@@ -140,7 +140,8 @@ def test_from_a_file_to_a_selection_that_is_exported_takes_five_clicks(open_page
         for number in ("two", "three", "four", "five", "six", "seven")
     ]
     path.write_text("ticket;text\n" + "".join(f"T-{n};{text}\n" for n, text in enumerate(texts)))
-    page, clicks = opened(open_page), 0
+    page = opened(open_page)
+    clicks = 0
 
     def click(locator) -> None:
         nonlocal clicks

@@ -48,7 +48,8 @@ def test_the_faults_of_a_file_are_listed_and_one_click_leaves_them_out(page, tmp
     expect(findings).to_contain_text("Row 2: A man plays. | A man is playing.")
     with page.expect_download() as download:
         page.click("#threshold-clean")
-    clean, lines = tmp_path / "clean.csv", FAULTY.splitlines()
+    clean = tmp_path / "clean.csv"
+    lines = FAULTY.splitlines()
     download.value.save_as(clean)
     assert clean.read_text(encoding="utf-8").splitlines() == [
         f"\ufeff{lines[0]}",

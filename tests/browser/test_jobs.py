@@ -72,7 +72,7 @@ def test_a_teacher_shows_an_ablation_and_makes_a_class_link(open_page):
     expect(page.locator("#class-links a[data-class]")).to_be_visible()
 
 
-def test_an_engineer_trains_on_own_pairs_and_compares_the_run_with_its_base(
+def test_an_engineer_trains_on_own_pairs_and_compares_with_the_base(
     open_page, tmp_path, home: Path
 ):
     path = tmp_path / "support.csv"
@@ -112,9 +112,7 @@ def test_two_raters_judge_and_see_where_they_disagree(open_page, new_project):
     expect(page.locator("[data-jump]").first).to_be_attached()
 
 
-def test_the_names_of_a_map_that_was_drawn_in_a_hidden_tab_lie_in_its_frame_and_not_on_each_other(
-    open_page,
-):
+def test_names_on_a_map_drawn_in_a_hidden_tab_do_not_overlap(open_page):
     page = open_page("/explore?tab=clusters")
     expect(page.locator("#clusters-table .group").first).to_be_visible()
     page.get_by_role("tab", name="Map").click()

@@ -34,10 +34,8 @@ def test_without_a_project_nothing_can_be_pressed_that_would_not_work(open_page,
     for button in ("begin", "create", "measure", "train", "export"):
         expect(page.locator(f"#label-{button}")).to_be_disabled()
     expect(page.locator("#report-label")).to_be_hidden()
-    card, form = (
-        page.locator("#label-card").bounding_box(),
-        page.locator("#label-new").bounding_box(),
-    )
+    card = page.locator("#label-card").bounding_box()
+    form = page.locator("#label-new").bounding_box()
     assert card["y"] < form["y"]
 
 
@@ -84,7 +82,7 @@ def test_a_project_is_made_judged_by_keys_and_kept(open_page, new_project):
     assert download.value.suggested_filename == "browser-pairs.csv"
 
 
-def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(open_page):
+def test_a_second_rater_does_not_see_the_scores_of_the_first(open_page):
     page = open_rater(open_page, "browser-pairs", "Ben")
     expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 30 · 0 judged")
     expect(page.locator("#label-card [aria-pressed=true]")).to_have_count(0)

@@ -38,7 +38,7 @@ def slide(page, control, value):
 
 
 @pytest.mark.slow
-def test_from_the_first_to_the_last_each_is_measured_and_hides_its_answer_until_asked(open_page):
+def test_each_lesson_is_measured_and_hides_its_answer_until_asked(open_page):
     page = open_page("/learn")
     for lesson in lessons():
         expect(page.locator(".lesson-page h2")).to_have_text(lesson.title)
@@ -66,7 +66,7 @@ def test_progress_outlives_a_reload(open_page):
     expect(page.locator("#go-5")).not_to_have_attribute("data-done", "")
 
 
-def test_1_an_unknown_model_is_said_to_be_unknown_and_the_known_one_comes_back(open_page):
+def test_1_a_known_model_comes_back_after_an_unknown_one(open_page):
     page = open_lesson(open_page, 1)
     expect(page.locator("#result-1 tbody tr")).to_have_count(8)
     box = page.locator("#learn-model textarea, #learn-model input").first

@@ -45,7 +45,8 @@ def hover(page: Page, place: str) -> None:
     box = page.locator(place).first.bounding_box()
     assert box is not None
     for step in range(64):
-        x, y = (step % 8 + 0.5) / 8, (step // 8 + 0.5) / 8
+        x = (step % 8 + 0.5) / 8
+        y = (step // 8 + 0.5) / 8
         page.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
         page.wait_for_timeout(20)
 
@@ -64,7 +65,7 @@ def pairs(tmp_path):
     return path
 
 
-def test_in_a_scored_file(open_page, pairs):
+def test_hostile_text_in_a_scored_file_stays_text(open_page, pairs):
     page = open_page("/bulk")
     expect(page.locator("#csv")).to_be_visible()  # the example is scored
     page.set_input_files("#upload input[type=file]", pairs)
@@ -81,7 +82,7 @@ def test_in_a_scored_file(open_page, pairs):
     check(page)
 
 
-def test_in_the_name_of_a_run(open_page):
+def test_hostile_text_in_the_name_of_a_run_stays_text(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.locator("#train-base input").fill("scratch:1x32")
@@ -94,7 +95,7 @@ def test_in_the_name_of_a_run(open_page):
     check(page)
 
 
-def test_in_a_project_and_the_names_of_its_raters(new_project, pairs):
+def test_hostile_text_in_a_project_and_its_raters_stays_text(new_project, pairs):
     page = new_project()
     page.set_input_files("#label-file input[type=file]", pairs)
     expect(page.locator("#label-panel section")).to_be_visible()

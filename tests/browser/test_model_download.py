@@ -48,7 +48,7 @@ def test_a_download_has_a_bar_and_the_app_works_beside_it(page: Page, address: s
     expect(page.locator("#answer .card").first).to_contain_text("cosine", ignore_case=True)
 
 
-def test_what_is_stopped_stays_so_until_something_is_changed(page: Page):
+def test_a_stopped_download_stays_so_until_something_is_changed(page: Page):
     page.locator("#stop-loading").click()
     expect(page.locator("#answer")).to_contain_text("choose another model")
     page.wait_for_timeout(3_000)  # a waiting event would begin anew

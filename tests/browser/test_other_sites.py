@@ -63,7 +63,7 @@ def runs(home: Path) -> set[str]:
     return {file.name for file in (home / "runs").glob("*")}
 
 
-def test_it_starts_no_run_reads_nothing_and_uploads_nothing(other_site, app_url, home):
+def test_another_site_starts_no_run_reads_and_uploads_nothing(other_site, app_url, home):
     before = runs(home)
     for mode in ("cors", "no-cors"):
         for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded"):

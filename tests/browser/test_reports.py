@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import read_offline
 from playwright.sync_api import Page, expect
-from test_layout import SERIOUS
+from test_page_layout import SERIOUS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from conftest import running_app
 from playwright.sync_api import Browser, Page, expect
-from test_pages import PAGES
+from test_every_page import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ def test_no_link_leaves_the_path(page: Page, path):
     assert page.evaluate(OUTSIDE) == []
 
 
-def test_links_of_lessons_of_the_navigation_and_of_a_view_open_what_they_say(page: Page):
+def test_links_of_lessons_navigation_and_views_open_what_they_say(page: Page):
     page.goto(f"{ROOT}/learn?lesson=3")
     page.locator("#page-link-3 a").click()
     expect(page.get_by_label("Concatenation")).to_be_checked()

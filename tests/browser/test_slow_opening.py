@@ -17,7 +17,8 @@ def open_slowly(
     window: BrowserContext, open_page: Callable[..., Page]
 ) -> Iterator[Callable[[str, Callable], Page]]:
     """open_slowly(path, do) -> a page to which ``do`` was done before the server had the questions of its opening."""
-    waiting, is_held = [], True
+    waiting = []
+    is_held = True
 
     def hold(route) -> None:
         if is_held:

@@ -106,7 +106,7 @@ def test_the_address_has_what_is_changed_from_the_preset(open_page):
 
 
 @pytest.mark.slow
-def test_a_run_is_seen_live_in_two_tabs_outlives_a_reload_is_stopped_and_resumed(open_page):
+def test_a_live_run_in_two_tabs_outlives_a_reload_stop_and_resume(open_page):
     page = open_page("/train")
     start(page, "a long one", 1_000_000)
     expect(page.locator("#curve-loss .js-plotly-plot")).to_be_visible()
@@ -188,7 +188,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     expect(row(page, "an earlier one")).to_have_count(1)
 
 
-def test_what_cannot_work_is_said_before_the_run_with_what_can(open_page):
+def test_a_run_that_cannot_work_is_refused_before_it_is_started(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.locator("#train-data input").fill("snli:train")

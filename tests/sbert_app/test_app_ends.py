@@ -30,14 +30,13 @@ def score(app: RunningApp, file: dict[str, object]) -> None:
         app.call("score_file", file=file)
 
 
-def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again_and_a_scored_one_stays(
-    home, tmp_path
-):
+def test_ending_the_app_interrupts_scoring_and_keeps_scored_files(home, tmp_path):
     rows = "".join(
         f"A man plays the guitar for {i} people.,Somebody makes music number {i}.\n"
         for i in range(ROWS)
     )
-    jobs, scored_files = ScoreJobs(ModelCache(home), tmp_path / "tmp"), tmp_path / "tmp" / "scored"
+    jobs = ScoreJobs(ModelCache(home), tmp_path / "tmp")
+    scored_files = tmp_path / "tmp" / "scored"
     with running_app(home, tmp_path) as app:
         scored = app.call(
             "score_file", file=upload(app, "A cat.,A dog.\n"), model="scratch:1x32"

@@ -41,9 +41,7 @@ def refusing_proxy() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.slow
-def test_behind_a_proxy_for_downloads_it_is_at_port_0_any_that_is_free_and_a_taken_one_is_named(
-    home: Path, tmp_path: Path, refusing_proxy
-):
+def test_behind_a_proxy_the_app_starts_at_any_free_port(home: Path, tmp_path: Path, refusing_proxy):
     """No variable says that the machine's own address is asked without the proxy."""
     proxy, asked = refusing_proxy
     variables = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)

@@ -120,7 +120,7 @@ def test_score_and_evaluate_choose_a_threshold(run: Run, folder: Path, model: Pa
     assert "a gold score of at least 3 (of 5) is a match" in text
 
 
-def test_threshold_says_from_where_on_pairs_match_and_what_an_old_threshold_becomes(
+def test_threshold_chooses_a_cosine_and_carries_over_an_old_threshold(
     run: Run, folder: Path, model: Path
 ):
     rows = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
@@ -320,9 +320,7 @@ def test_evaluate_says_how_a_file_was_understood(run: Run, folder: Path):
     assert "not UTF-8" not in run(*asked, "--encoding", "koi8-r").err
 
 
-def test_training_that_cannot_work_leaves_no_run_and_resume_takes_no_settings(
-    run: Run, folder: Path
-):
+def test_training_on_data_that_does_not_suit_leaves_no_run(run: Run, folder: Path):
     (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\nthe cat,a dog\n")
     at = ("--home", folder / "home")
     said = run(
@@ -338,6 +336,9 @@ def test_training_that_cannot_work_leaves_no_run_and_resume_takes_no_settings(
     assert said.code == cli.WRONG_INPUT
     assert "plain.csv holds pairs" in said.complaint
     assert run("runs", "list", *at, "--json").json == {"runs": []}
+
+
+def test_train_resume_takes_no_settings(run: Run, folder: Path):
     said = run("train", "--resume", "some-run", "--lr", "1e-3", "--seed", "3", "--home", folder)
     assert (said.code, "leave out learning_rate, seed" in said.complaint) == (cli.WRONG_INPUT, True)
 
@@ -594,7 +595,8 @@ def test_serve_gives_the_settings_to_the_pages(
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int) -> None:
     """Press Ctrl-C as the method has been called so many times. A second time would end this process."""
-    original, times = getattr(owner, name), count(1)
+    original = getattr(owner, name)
+    times = count(1)
 
     def interrupted(*arguments: Any) -> None:
         original(*arguments)
@@ -625,7 +627,7 @@ def test_ctrl_c_keeps_the_rows_that_are_scored(
     assert left_over(folder) == {"many.csv", "out.csv"}
 
 
-def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(
+def test_ctrl_c_keeps_a_checkpoint_and_train_resumes_the_run(
     run: Run, folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from training.trainer.trainer import Trainer

@@ -1,4 +1,4 @@
-"""Commands that answer a question, pipes, columns by name, runs by name, and options that hold for every command."""
+"""`commands/`: answers to a question, pipes, columns by name, runs by name, options of every command."""
 
 import io
 import json
@@ -73,19 +73,22 @@ def test_vectors_of_numpy_go_through_a_pipe(
         ("encode sentences.jsonl - --format txt", "has to end with"),
     ],
 )
-def test_what_does_not_go_with_a_pipe(run: Run, folder: Path, command: str, said: str):
+def test_options_that_do_not_go_with_a_pipe_are_refused(
+    run: Run, folder: Path, command: str, said: str
+):
     answer = run(*command.split())
     assert (answer.code, said in answer.complaint) == (cli.WRONG_INPUT, True)
 
 
-def test_json_lines_are_written_and_read_again_and_so_is_standard_input(
-    run: Run, folder: Path, model: Path, piped
-):
+def test_json_lines_are_written_and_read_again(run: Run, folder: Path, model: Path):
     run("score", "pairs.csv", "scored.jsonl", "--model", model)
     rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
     assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
     assert rows[0]["note"] is None
     assert run("evaluate", "--data", "scored.jsonl", "--model", model, "--json").json["n"] == 3
+
+
+def test_evaluate_reads_standard_input(run: Run, folder: Path, model: Path, piped):
     piped((folder / "pairs.csv").read_text())
     assert run("evaluate", "--data", "-", "--model", model, "--json").json["n"] == 3
 
@@ -252,7 +255,8 @@ def test_the_doctor_names_an_extra_only_if_nothing_of_it_is_missing(
 
 
 def test_runs_are_named_by_a_beginning_or_by_their_name(run: Run, tmp_path: Path):
-    store, at = RunStore(tmp_path), ("--home", tmp_path)
+    store = RunStore(tmp_path)
+    at = ("--home", tmp_path)
     first, second = (store.create(RunConfig("regression", name=name)) for name in ("mine", "other"))
     assert run("runs", "show", "mine", *at, "--json").json["id"] == first.id
     assert run("runs", "rename", second.id[:-2], "my second", *at, "--json").json["id"] == second.id
@@ -263,7 +267,8 @@ def test_runs_are_named_by_a_beginning_or_by_their_name(run: Run, tmp_path: Path
 
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(run: Run, tmp_path: Path, piped):
-    made, at = RunStore(tmp_path).create(RunConfig("regression")), ("--home", tmp_path)
+    made = RunStore(tmp_path).create(RunConfig("regression"))
+    at = ("--home", tmp_path)
     piped("")
     said = run("runs", "delete", made.id, *at)
     assert (said.code, "add --yes" in said.complaint, made.folder.is_dir()) == (

@@ -1,4 +1,4 @@
-"""The endpoints of a running app, as curl, Gradio's client and OpenAI's use them."""
+"""`server/endpoints.py` in a running app, as curl, Gradio's client and OpenAI's use them."""
 
 import csv
 import json
@@ -151,7 +151,7 @@ def test_a_mistake_is_no_fault_of_the_app(http, home, name, body, status, said):
     assert str(home.parent) not in answer.text, "where the app keeps its files"
 
 
-def test_it_is_said_how_much_was_read_and_what_was_cut(http, client):
+def test_an_answer_tells_how_much_was_read_and_what_was_truncated(http, client):
     texts = ["word " * 1_000, "A cat."]
     body = {"model": "all-MiniLM-L6-v2", "input": texts}
     found = http.post("/v1/embeddings", json=body).json()
@@ -169,7 +169,7 @@ def test_it_is_said_how_much_was_read_and_what_was_cut(http, client):
     assert ranks["usage"]["prompt_tokens"] > ranks["queries"] + ranks["documents"]
 
 
-def test_only_the_documented_endpoints_are_public_and_others_are_answered_as_clients_read_it(http):
+def test_only_the_documented_endpoints_are_public(http):
     # If an event of a page had the name of an endpoint, Gradio would call the second one compare_1.
     names = set(http.get("/gradio_api/info").json()["named_endpoints"])
     documented = {
@@ -177,6 +177,9 @@ def test_only_the_documented_endpoints_are_public_and_others_are_answered_as_cli
         "/list_runs", "/project", "/search",
     }  # fmt: skip
     assert names == documented
+
+
+def test_errors_are_answered_in_the_form_that_clients_read(http):
     missing = http.post("/v1/embeddings", json={"model": "no/such", "input": "a"})
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "invalid_request_error")
     assert http.get("/nothing").json() == {

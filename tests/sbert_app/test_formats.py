@@ -70,7 +70,7 @@ def test_counts_and_figures():
     )
 
 
-def test_what_is_not_finite_is_null():
+def test_numbers_that_are_not_finite_are_null():
     assert json_values({"a": math.nan, "b": [math.inf, 1.5], "c": (1, "x")}) == {
         "a": None,
         "b": [None, 1.5],

@@ -1,4 +1,4 @@
-"""The HTTP API of a running app, as curl uses it: the endpoints, and what visitors may ask of them."""
+"""`server/` in a running app, as curl uses it: the endpoints, and what visitors may ask of them."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_it_does_not_take_is_one_sentence_that_says_why(shared_app, name):
+def test_a_wrong_argument_is_refused_in_one_sentence_that_says_why(shared_app, name):
     endpoint, arguments, says = BAD[name]
     answer = shared_app.call(endpoint, **arguments)
     assert answer.status == 400
@@ -150,7 +150,8 @@ def test_others_are_answered_while_hundreds_of_connections_say_nothing(shared_ap
 
 
 def test_a_thousand_requests_at_once_are_all_answered(shared_app):
-    texts, together = [f"text {number}" for number in range(1_000)], threading.Barrier(1_000)
+    texts = [f"text {number}" for number in range(1_000)]
+    together = threading.Barrier(1_000)
     with ThreadPoolExecutor(1_000) as pool:
         answers = pool.map(
             lambda text: (
@@ -162,7 +163,7 @@ def test_a_thousand_requests_at_once_are_all_answered(shared_app):
         assert {answer.status for answer in answers} <= {200, 429}
 
 
-def test_the_end_of_an_answer_does_not_wait_until_its_beginning_is_acknowledged():
+def test_answers_are_sent_without_waiting_for_acknowledgements():
     async def sends_at_once() -> bool:
         options = asyncio.Queue[int]()
 

@@ -1,4 +1,4 @@
-"""A real app with a login and MCP: what is answered without it, under which names, to whose pages; the headers."""
+"""`server/login.py` in a real app with MCP: what is answered without a login, and to whose pages."""
 
 import json
 import re
@@ -140,7 +140,7 @@ def test_whether_the_app_is_ready_is_said_without_a_login(app):
     assert (answer.status, json.loads(answer.text)["status"]) == (200, "ready")
 
 
-def test_the_password_gives_a_session_and_guesses_with_forged_addresses_come_from_one_visitor(app):
+def test_password_guesses_with_forged_addresses_count_as_one_visitor(app):
     """The password stands in no list of processes, and many guesses hold up nobody."""
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = app.ask("/login", b"username=teacher&password=correct+horse", kind)

@@ -40,7 +40,7 @@ def python(
         ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "0", "512", "64"]),
     ],
 )
-def test_idle_threads_sleep_and_caches_are_small_unless_the_user_decided_otherwise(
+def test_idle_threads_sleep_unless_the_user_has_set_otherwise(
     user: dict[str, str], expected: list[str]
 ) -> None:
     code = """
@@ -114,7 +114,7 @@ def test_the_password_leaves_the_command_line_and_nothing_else_does(arguments, r
     assert without_option(arguments, "--auth") == (rest, value)
 
 
-def test_wrong_files_are_named_and_the_pages_are_built_before_torch_is_imported(tmp_path: Path):
+def test_wrong_files_are_named_and_pages_built_before_torch_is_imported(tmp_path: Path):
     code = """
 import sys
 from pathlib import Path
@@ -136,7 +136,7 @@ def test_serving_says_at_once_that_the_app_is_starting(arguments):
 
 
 @pytest.mark.parametrize("arguments", [["serve", "--help"], ["encode", "serve"], []])
-def test_other_commands_do_not(arguments):
+def test_other_commands_do_not_say_that_the_app_is_starting(arguments):
     assert not is_serving(arguments)
 
 

@@ -22,8 +22,9 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 
 @pytest.mark.slow
-def test_bert_base_uncased_of_the_hub_is_measured_and_trained_on_nli_then_on_scores(tmp_path: Path):
-    nli, scored = tmp_path / "nli.csv", tmp_path / "scored.csv"
+def test_bert_base_uncased_of_the_hub_is_measured_and_trained(tmp_path: Path):
+    nli = tmp_path / "nli.csv"
+    scored = tmp_path / "scored.csv"
     rows = [(f"the man is playing {i}", f"a cat is eating {i}") for i in range(30)]
     nli.write_text(
         "sentence1,sentence2,label\n"

@@ -73,9 +73,7 @@ def test_hosts_folders_and_endpoints_are_lists_in_the_environment(monkeypatch, t
             Settings.gather(allow_endpoints=(wrong,))
 
 
-def test_the_first_line_of_a_file_is_user_and_password_which_a_flag_wins_over(
-    tmp_path, monkeypatch
-):
+def test_user_and_password_come_from_a_flag_or_the_first_line_of_a_file(tmp_path, monkeypatch):
     file = tmp_path / "auth"
     file.write_text("ada:se:cret\nmore\n")
     monkeypatch.setenv("SBERT_AUTH", "ada:environment")

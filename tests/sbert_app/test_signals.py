@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end every command alike: one line, exit code 130, nothing half-written."""
+"""`process.py`: Ctrl-C, SIGTERM and SIGHUP end every command alike, by one line, with nothing half-written."""
 
 import os
 import re
@@ -124,7 +124,7 @@ def test_a_half_written_output_is_removed(tmp_path, home):
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_each_interrupts_a_command_and_afterwards_the_handlers_are_those_of_before(number):
+def test_each_signal_interrupts_a_command_and_handlers_are_restored(number):
     before = [signal.getsignal(number) for number in ENDING]
     with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
         os.kill(os.getpid(), number)
@@ -154,7 +154,7 @@ def test_a_second_signal_ends_the_process_at_once():
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "swallowed\n", "")
 
 
-def test_what_is_ignored_stays_ignored_as_under_nohup():
+def test_a_signal_that_nohup_ignores_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         received = []

@@ -238,7 +238,7 @@ def run_python(code: str, address: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
-def test_it_runs(
+def test_each_block_of_the_docs_runs(
     block: Block,
     workplace: Path,
     run: Run,
@@ -283,7 +283,8 @@ def test_the_figures_of_the_guides_are_those_of_their_example(workplace: Path, r
         "evaluate", example, "--threshold", "best-f1", "--match-from", "4", "--json"
     ).json
     [choice] = measured["choices"]
-    precision, recall = choice["precision"], choice["recall"]
+    precision = choice["precision"]
+    recall = choice["recall"]
     assert (
         f"at a cosine of {choice['threshold']['value']:.3f}, chosen on {choice['chosen_on']} pairs"
         in decision

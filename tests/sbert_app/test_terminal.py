@@ -60,9 +60,7 @@ def capable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
 
 
-def test_a_terminal_shows_a_bar_in_one_line_and_removes_it_even_if_it_is_interrupted(
-    clock: list[float],
-):
+def test_a_terminal_shows_one_progress_bar_and_erases_it_on_interrupt(clock: list[float]):
     stream = Terminal()
 
     def interrupted() -> None:

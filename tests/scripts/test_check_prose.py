@@ -24,7 +24,7 @@ def test_prose_is_docstrings_and_comments_without_strings():
     assert "such thing" not in prose
 
 
-def test_turns_are_counted_per_ten_thousand_words_in_any_case_and_across_lines(tmp_path: Path):
+def test_turns_of_phrase_are_counted_per_ten_thousand_words(tmp_path: Path):
     file = tmp_path / "module.py"
     file.write_text(CODE)
     words = len(prose_of(CODE).split())

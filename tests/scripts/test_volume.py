@@ -16,7 +16,8 @@ def test_comments_docstrings_and_blank_lines_are_not_counted():
 
 
 def test_the_same_code_in_more_lines_has_as_many_tokens_and_is_less_dense():
-    packed, unpacked = volume_of("a, b = f(1, 2)"), volume_of("a, b = f(\n    1,\n    2\n)")
+    packed = volume_of("a, b = f(1, 2)")
+    unpacked = volume_of("a, b = f(\n    1,\n    2\n)")
     assert packed.tokens == unpacked.tokens
     assert packed.density > unpacked.density
 
@@ -45,7 +46,7 @@ def f(x):
 """
 
 
-def test_comprehensions_ternaries_pairs_imports_and_short_functions_are_counted():
+def test_comprehensions_ternaries_and_short_functions_are_counted():
     assert forms_of(ast.parse(PACKED)) == {
         "comprehensions": 2,
         "ternaries": 3,

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the public API: each name has one, and all of them run with the built-in models."""
+"""`training/__init__.py`: each public name has an example in its docstring, and all examples run offline."""
 
 import inspect
 import re

@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
 
 
 class TestFiles:
-    def test_text_and_line_ends_are_as_given_and_others_may_read_the_file(self, tmp_path):
+    def test_text_and_line_ends_are_written_as_given(self, tmp_path):
         write_text(tmp_path / "text", "naïve\n")
         write_bytes(tmp_path / "bytes", b"\xff\n")
         assert (tmp_path / "text").read_bytes() == "naïve\n".encode()
@@ -55,6 +55,8 @@ class TestFiles:
         with open_atomic(tmp_path / "file", newline="\r\n") as file:
             file.write("a\nb\n")
         assert (tmp_path / "file").read_bytes() == b"a\r\nb\r\n"
+
+    def test_others_may_read_a_file_as_any_other(self, tmp_path):
         (tmp_path / "ordinary").touch()
         write_text(tmp_path / "file", "")
         assert (tmp_path / "file").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
@@ -100,9 +102,7 @@ class TestFiles:
 
 
 class TestLeftovers:
-    def test_a_sweep_removes_what_dead_processes_left_and_spares_what_may_be_in_use_or_is_not_ours(
-        self, tmp_path
-    ):
+    def test_a_sweep_removes_only_what_dead_processes_have_left(self, tmp_path):
         leftover(tmp_path, "a.csv", dead_process())
         spared = [
             leftover(tmp_path, "running", os.getpid()),
@@ -117,7 +117,7 @@ class TestLeftovers:
         sweep(tmp_path)
         assert names(tmp_path) == sorted(path.name for path in spared)
 
-    def test_writing_a_file_removes_what_was_left_of_it_in_a_folder_that_is_there(self, tmp_path):
+    def test_writing_a_file_removes_what_earlier_writes_of_it_left(self, tmp_path):
         leftover(tmp_path, "[a].csv", dead_process())
         other = leftover(tmp_path, "b.csv", dead_process())
         write_text(tmp_path / "[a].csv", "")
@@ -218,9 +218,7 @@ def test_killed_at_any_moment_one_of_the_folders_is_complete(
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_the_size_of_a_folder_leaves_out_a_folder_that_is_removed_while_it_is_read(
-    tmp_path, monkeypatch
-):
+def test_the_size_of_a_folder_leaves_out_what_is_removed_meanwhile(tmp_path, monkeypatch):
     """The client of the Hub creates one in its cache and removes it at once, while a download is watched."""
     (write(tmp_path, "kept", "probe/file") / "probe/file").unlink()
     scandir = os.scandir

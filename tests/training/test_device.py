@@ -7,9 +7,7 @@ from training.device import has_native_bfloat16, pick_device, pick_dtype
 from training.errors import InputError
 
 
-def test_auto_is_a_gpu_where_there_is_one_and_bfloat16_where_the_hardware_has_it(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_auto_picks_a_gpu_and_bfloat16_where_the_hardware_has_them(monkeypatch: pytest.MonkeyPatch):
     assert pick_device("cpu") == torch.device("cpu")
     expected = (
         "cuda"

@@ -1,4 +1,4 @@
-"""The most similar pairs and near duplicates agree with brute force."""
+"""`training/search.py` and `clustering.py`: the most similar pairs and near duplicates agree with brute force."""
 
 import numpy as np
 import pytest
@@ -71,16 +71,19 @@ class TestMostSimilarPairs:
         assert {(i, j) for i, j, cosine in every if cosine > threshold + 1e-6} <= found
         assert found <= {(i, j) for i, j, cosine in every if cosine >= threshold - 1e-6}
 
-    def test_among_equals_the_first_come_first_and_zero_pairs_are_refused(self):
+    def test_among_equals_the_first_come_first(self):
         vectors = unit([[1, 0], [1, 0], [0, 1], [0, 1]])
         assert most_similar_pairs(vectors, 3) == [(0, 1, 1.0), (2, 3, 1.0), (0, 2, 0.0)]
         assert most_similar_pairs(vectors[:1], 3) == most_similar_pairs(vectors[:0], 3) == []
+
+    def test_zero_pairs_are_refused(self):
         with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
             most_similar_pairs(unit(np.eye(3)), 0)
 
     @pytest.mark.usefixtures("small_blocks")
     def test_it_reports_progress_and_can_be_stopped(self):
-        vectors, told = unit(np.eye(40)), []
+        vectors = unit(np.eye(40))
+        told = []
         most_similar_pairs(vectors, 1, on_progress=lambda done, count: told.append((done, count)))
         assert told == [(done, 6) for done in range(1, 7)]
         with pytest.raises(StoppedError):
@@ -89,7 +92,8 @@ class TestMostSimilarPairs:
     def test_real_sentences_as_sentence_transformers_mines_them(self):
         from sentence_transformers import util
 
-        encoder, data = Encoder.load("all-MiniLM-L6-v2", dtype="float32"), load_data("stsb:dev")
+        encoder = Encoder.load("all-MiniLM-L6-v2", dtype="float32")
+        data = load_data("stsb:dev")
         sentences = list(dict.fromkeys(data.columns[0] + data.columns[1]))[:300]
         mined = util.paraphrase_mining_embeddings(
             encoder.encode(sentences), max_pairs=10_000, top_k=100
@@ -128,7 +132,8 @@ class TestNearDuplicates:
     @settings(max_examples=examples(50))
     @given(vectors=clouds(), split=st.integers(0, 90), threshold=st.floats(0.1, 1.1))
     def test_of_two_files_the_most_similar_of_the_other_is_found(self, vectors, split, threshold):
-        mine, others = vectors[:split], vectors[split:]
+        mine = vectors[:split]
+        others = vectors[split:]
         found = near_duplicates(mine, threshold, others=others)
         assert len(found) == len(mine)
         cosines = mine.astype(np.float64) @ others.astype(np.float64).T

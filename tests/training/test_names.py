@@ -25,7 +25,9 @@ dtypes = st.sampled_from([None, "float32", "bfloat16", "int8"])
     dtypes,
     st.sampled_from([None, *POOLINGS]),
 )
-def test_what_is_written_is_read_back(name, dimension, prompt, prompt_name, dtype, pooling):
+def test_a_name_of_a_model_is_read_back_as_it_is_written(
+    name, dimension, prompt, prompt_name, dtype, pooling
+):
     model = ModelName(name, dimension, prompt, prompt_name, dtype, pooling)
     assert ModelName.parse(str(model)) == model
     assert model.weights == ModelName(name, dtype=dtype)
@@ -44,7 +46,7 @@ def test_a_wrong_setting_is_named(text, named):
         ModelName.parse(text)
 
 
-def test_an_encoder_takes_its_settings_from_its_name_and_says_them_in_words():
+def test_labels_tell_the_settings_of_a_name_in_words():
     assert ModelName.parse("m?dim=64&prompt_name=query").label == "m, 64 dimensions, prompt query"
     assert ModelName.parse("m?dtype=int8").label == "m, int8"
     assert ModelName.parse("run:20261126-090307-reg60:cls").label == "reg60, CLS pooling", (
@@ -54,6 +56,9 @@ def test_an_encoder_takes_its_settings_from_its_name_and_says_them_in_words():
         ModelName.parse(str(ModelName("m", prompt_name=BY_ROLE))).label
         == "m, query and document prompts"
     )
+
+
+def test_an_encoder_takes_its_settings_from_its_name():
     encoder = Encoder.load("scratch:2x32?dim=8&prompt=the+", device="cpu", dtype="float32")
     assert (encoder.dimension, encoder.prompt) == (8, "the ")
     assert encoder.name == "scratch:2x32?dim=8&prompt=the+"
@@ -130,7 +135,7 @@ def test_an_endpoint_is_an_address_and_a_model():
         *("http://a:1:2#m", "http://a//b#m", "http://a:123456/v1#m", "http://a/v1?key=secret#m"),
     ],
 )
-def test_what_is_no_endpoint_is_refused(text):
+def test_an_address_that_is_not_an_endpoint_is_refused(text):
     with pytest.raises(
         InputError,
         match="is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or",

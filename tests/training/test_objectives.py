@@ -1,4 +1,4 @@
-"""Objectives: values and gradients are those of sentence-transformers' losses."""
+"""`training/objectives/`: values and gradients are those of sentence-transformers' losses."""
 
 import math
 
@@ -28,7 +28,9 @@ from training.trainer.config import CHOICES, RunConfig
 from training.trainer.training_model import Loss, all_dims
 
 losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-B, D, K = 7, 12, 3
+B = 7
+D = 12
+K = 3
 
 
 def vectors(columns: int, seed: int = 0) -> list[Tensor]:
@@ -81,7 +83,8 @@ def assert_same(
 
 @pytest.mark.parametrize("concatenation", CONCATENATIONS)
 def test_classification_is_their_softmax_loss(concatenation):
-    columns, labels = vectors(2), torch.tensor([0, 1, 2, 0, 1, 2, 1])
+    columns = vectors(2)
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 1])
     ours = Classification(D, K, concatenation)
     parts = concatenation.split("+")
     other = losses.SoftmaxLoss(
@@ -98,7 +101,8 @@ def test_classification_is_their_softmax_loss(concatenation):
 
 
 def test_regression_and_mse_of_scores_are_their_cosine_similarity_loss():
-    columns, gold = vectors(2), torch.linspace(0, 1, B)
+    columns = vectors(2)
+    gold = torch.linspace(0, 1, B)
     assert_same(
         Regression()(columns, gold),
         theirs(losses.CosineSimilarityLoss(Lookup(columns)), columns, gold),
@@ -111,7 +115,8 @@ def test_regression_and_mse_of_scores_are_their_cosine_similarity_loss():
 
 @pytest.mark.parametrize("metric", DISTANCES)
 def test_triplet_is_their_triplet_loss(metric):
-    columns, margin = vectors(3), 5.0
+    columns = vectors(3)
+    margin = 5.0
     theirs_metric = getattr(losses.TripletDistanceMetric, metric.upper())
     other = losses.TripletLoss(
         Lookup(columns), distance_metric=theirs_metric, triplet_margin=margin
@@ -153,12 +158,15 @@ def test_equal_texts_of_a_batch_are_no_negatives():
     assert both == pytest.approx((from_anchors + from_positives) / 2)
 
 
-def test_equal_texts_and_identical_vectors_have_nothing_to_learn():
+def test_texts_of_the_own_pair_are_false_negatives():
     # The anchor's own text, its positive's text, and the positives of its other rows; their
     # negatives stay.
     texts = torch.tensor([[0, 1, 2], [0, 3, 4], [5, 0, 1]])
     expected = [[0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     assert false_negatives(texts).int().tolist() == expected
+
+
+def test_a_batch_of_equal_texts_has_nothing_to_learn():
     columns = vectors(2)
     loss = MultipleNegativesRanking()(columns, torch.zeros(B, 2, dtype=torch.int64))
     assert loss.item() == 0
@@ -182,14 +190,16 @@ def test_cosent_and_angle_are_their_losses(kind, loss, scale, dimension):
 
 @pytest.mark.parametrize("margin", [0.5, 1.2])
 def test_contrastive_is_their_contrastive_loss(margin):
-    columns, labels = vectors(2), torch.tensor([0, 1, 0, 0, 1, 1, 0])
+    columns = vectors(2)
+    labels = torch.tensor([0, 1, 0, 0, 1, 1, 0])
     other = losses.ContrastiveLoss(Lookup(columns), margin=margin)
     assert_same(Contrastive(margin)(columns, labels), theirs(other, columns, labels), columns)
 
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_mse_of_vectors_is_their_mse_loss(columns):
-    student, teacher = vectors(columns), torch.stack(vectors(columns, seed=1), dim=1).detach()
+    student = vectors(columns)
+    teacher = torch.stack(vectors(columns, seed=1), dim=1).detach()
     other = losses.MSELoss(Lookup(student)).compute_loss_from_embeddings(
         student, list(teacher.unbind(1))
     )
@@ -227,7 +237,8 @@ def test_margin_mse_is_their_margin_mse_loss(similarity):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
-    dims, given_vectors = [D, 6, 3], vectors(columns)
+    dims = [D, 6, 3]
+    given_vectors = vectors(columns)
     model = Lookup(given_vectors)
     other = theirs(
         losses.MatryoshkaLoss(model, getattr(losses, name)(model), dims), given_vectors, target
@@ -235,11 +246,9 @@ def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
     assert_same(Loss(ours, dims)(given_vectors, target), other, given_vectors)
 
 
-def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_part():
-    columns, labels = (
-        [column.detach() for column in vectors(2)],
-        torch.tensor([0, 1, 2, 0, 1, 2, 1]),
-    )
+def test_matryoshka_classifies_truncated_vectors_by_truncated_weights():
+    columns = [column.detach() for column in vectors(2)]
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 1])
     whole = Classification(D, K)
     short = Classification(4, K)
     with torch.no_grad():
@@ -252,9 +261,12 @@ def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_pa
     assert Loss(whole, [4, D])(columns, labels).item() == pytest.approx(expected.item(), abs=1e-6)
 
 
-def test_all_dimensions_are_trained_and_a_missing_target_is_not_zero():
+def test_a_missing_target_is_an_error_and_not_zero():
     with pytest.raises(TypeError, match="target"):
         Regression()(vectors(2), None)
+
+
+def test_matryoshka_trains_the_whole_vector_too():
     assert all_dims([4, 8], D) == [12, 8, 4]
     assert all_dims([], D) == []
     with pytest.raises(

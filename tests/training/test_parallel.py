@@ -23,7 +23,7 @@ def test_results_come_in_order_and_a_single_piece_has_all_cores():
     assert parallel.run_parallel([torch.get_num_threads]) == [torch.get_num_threads()]
 
 
-def test_there_are_as_many_as_pytorch_would_use_each_with_one_thread():
+def test_there_are_as_many_workers_as_pytorch_has_threads():
     before = torch.get_num_threads()
     together = threading.Barrier(parallel.num_threads())
 
@@ -101,7 +101,7 @@ def test_a_forked_child_has_workers_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_every_core_takes_part_the_callers_thread_among_them_and_each_with_one_thread():
+def test_every_core_takes_part_with_one_thread_each():
     before = torch.get_num_threads()
     together = threading.Barrier(parallel.num_threads())
 

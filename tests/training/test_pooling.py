@@ -33,9 +33,12 @@ every_pooling = pytest.mark.parametrize("name", POOLINGS)
 REFEREED = ("mean", "max", "cls", "lasttoken", "weightedmean", "mean_sqrt_len_tokens")
 
 
-def test_the_table_holds_every_strategy_of_the_referee_and_means_are_summed_in_float32():
+def test_the_poolings_hold_every_strategy_of_the_referee():
     assert set(Pooling.POOLING_MODES) == set(REFEREED) <= set(POOLINGS)
     assert tuple(POOLINGS)[:3] == PAPER_POOLINGS == ("mean", "max", "cls")
+
+
+def test_means_are_summed_in_float32():
     # A bfloat16 sum would stick at 256.
     hidden = torch.ones(1, 512, DIMENSION, dtype=torch.bfloat16)
     assert POOLINGS["mean"](hidden, None).tolist() == [[1.0] * DIMENSION]
@@ -52,7 +55,7 @@ def test_an_unknown_name_is_refused(name: str):
 
 @every_pooling
 @given(batch=batches, rubbish=st.sampled_from([math.nan, math.inf, -math.inf, 1e30]))
-def test_what_stands_in_the_padding_changes_nothing(
+def test_the_content_of_the_padding_changes_nothing(
     name: str, batch: tuple[Tensor, Tensor], rubbish: float
 ):
     hidden, mask = batch
@@ -74,15 +77,17 @@ def test_a_sentence_is_pooled_alike_alone_and_in_company(name: str, batch: tuple
 
 @pytest.mark.parametrize("names", [*REFEREED, "mean+max", "lasttoken+cls+weightedmean"])
 @given(batch=batches, skipped=st.integers(0, 2), side=st.sampled_from(["right", "left"]))
-def test_equals_the_referee_with_padding_on_either_side_and_a_prompt_left_out(
+def test_pooling_leaves_out_a_prompt_with_padding_on_either_side(
     names: str, batch: tuple[Tensor, Tensor], skipped: int, side: str
 ):
     """Of sentences that are longer than the prompt; of shorter ones the referee keeps nothing."""
     hidden, mask = batch
     rows = mask.sum(dim=1) > skipped
-    hidden, mask = hidden[rows], mask[rows]
+    hidden = hidden[rows]
+    mask = mask[rows]
     if side == "left":
-        hidden, mask = hidden.flip(1), mask.flip(1)
+        hidden = hidden.flip(1)
+        mask = mask.flip(1)
     features = {"token_embeddings": hidden, "attention_mask": mask.long(), "prompt_length": skipped}
     if len(hidden):
         theirs = Pooling(DIMENSION, pooling_mode=names.split("+"), include_prompt=False)(features)

@@ -1,4 +1,4 @@
-"""Similarities and search are those of sentence-transformers.
+"""`training/search.py` and `similarities.py`: similarities and search are those of sentence-transformers.
 
 The quantized index: exact cosines of nearly all of the nearest, from a fraction of the memory.
 """
@@ -65,7 +65,8 @@ def real() -> np.ndarray:
 
 @pytest.mark.parametrize("function", SIMILARITIES)
 def test_the_similarity_of_each_with_each(vectors, function):
-    u, v = 3 * vectors[:7], vectors[7:12]
+    u = 3 * vectors[:7]
+    v = vectors[7:12]
     expected = THEIRS[function](u, v).numpy()
     np.testing.assert_allclose(similarity(u, v, function), expected, atol=1e-5)
     tensors = similarity(torch.from_numpy(u), torch.from_numpy(v), function)
@@ -76,7 +77,8 @@ def test_the_similarity_of_each_with_each(vectors, function):
 @pytest.mark.parametrize("function", [*SIMILARITIES, util.dot_score])
 def test_search_finds_what_sentence_transformers_finds(real, function, monkeypatch):
     monkeypatch.setattr(search_index, "ROWS", 200)
-    queries, corpus = real[:200], 2 * real[200:]
+    queries = real[:200]
+    corpus = 2 * real[200:]
     expected = util.semantic_search(
         queries, corpus, top_k=5, score_function=THEIRS.get(function, function)
     )
@@ -93,10 +95,8 @@ def test_search_finds_what_sentence_transformers_finds(real, function, monkeypat
 
 @pytest.mark.parametrize("bits", BITS)
 def test_an_index_serves_any_number_of_searches(real, bits):
-    index, exact = (
-        QuantizedIndex(real, bits),
-        semantic_search(real[:20], SearchIndex(real), top_k=3),
-    )
+    index = QuantizedIndex(real, bits)
+    exact = semantic_search(real[:20], SearchIndex(real), top_k=3)
     found = semantic_search(2 * real[:20], index, top_k=3)
     for mine, best in zip(found, exact, strict=True):
         assert [hit["corpus_id"] for hit in mine] == [hit["corpus_id"] for hit in best]
@@ -105,7 +105,7 @@ def test_an_index_serves_any_number_of_searches(real, bits):
         )
 
 
-def test_a_query_alone_a_small_corpus_and_none(vectors):
+def test_a_small_or_empty_corpus_is_searched(vectors):
     [hits] = semantic_search(vectors[0], vectors[:3], top_k=10)
     assert hits[0] == {"corpus_id": 0, "score": pytest.approx(1)} and len(hits) == 3
     assert semantic_search(vectors[:2], vectors[:0]) == [[], []]
@@ -120,7 +120,7 @@ def test_a_query_alone_a_small_corpus_and_none(vectors):
     ]
 
 
-def test_what_cannot_be_compared_is_one_sentence(vectors):
+def test_vectors_that_cannot_be_compared_are_refused_in_one_sentence(vectors):
     with pytest.raises(InputError, match="vectors of 96 and of 50 dimensions cannot be compared"):
         similarity(vectors[:2], vectors[:2, :50])
     with pytest.raises(InputError, match="vectors of 50 and of 96 dimensions cannot be compared"):
@@ -169,9 +169,12 @@ def test_few_vectors_are_all_found_of_any_number_of_dimensions(vectors, bits):
     assert QuantizedIndex(vectors[:1], bits).nearest(vectors[:1], 1)[1].tolist() == [[0]]
 
 
-def test_equal_vectors_come_in_the_order_of_their_rows_and_bits_are_1_or_8(vectors):
+def test_equal_vectors_come_in_the_order_of_their_rows(vectors):
     same = np.repeat(vectors[:1], 100, axis=0)
     assert QuantizedIndex(same).nearest(vectors[:1], 5)[1].tolist() == [[0, 1, 2, 3, 4]]
+
+
+def test_an_index_has_1_or_8_bits_a_dimension(vectors):
     with pytest.raises(ValueError, match="1 or 8 bits a dimension, not 4"):
         QuantizedIndex(vectors, 4)
 
@@ -187,9 +190,7 @@ def test_a_memory_map_is_searched_where_it_is(vectors, queries, tmp_path):
         np.testing.assert_array_equal(mine, other)
 
 
-def test_one_bit_is_checked_and_a_byte_taken_where_the_variance_lies_in_few_dimensions(
-    vectors, monkeypatch
-):
+def test_one_bit_is_checked_and_one_byte_taken_where_it_finds_too_few(vectors, monkeypatch):
     monkeypatch.setitem(search_index.CANDIDATES, 1, 800)
     good = checked_index(vectors)
     assert (good.bits, "of their ten nearest." in good.note) == (1, True)

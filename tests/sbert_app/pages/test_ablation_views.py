@@ -1,4 +1,4 @@
-"""What the Ablation page shows: precomputed tables with their source, statistics, a sweep."""
+"""`pages/ablation/page.py`, what it shows: precomputed tables with their source, statistics, a sweep."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The handlers of the Bulk page without a browser: a file becomes a job, which another visit finds again."""
+"""`pages/bulk/page.py`, the handlers: a file becomes a job, which another visit finds again."""
 
 from types import SimpleNamespace
 
@@ -110,7 +110,8 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     assert seen[page.as_file].value == scored[page.as_file].value
     assert [seen[field] for field in page.panel.columns] == ["sentence1", "sentence2", "label"]
 
-    models, query = page.models, SimpleNamespace(query_params={"job": job})
+    models = page.models
+    query = SimpleNamespace(query_params={"job": job})
     of_job = merged(page.visit(query, *USUAL, []))
     assert (of_job[models.model], of_job[models.cross]) == ("bag", "none")
     # A model that is in the address, or that a person has chosen, stays.

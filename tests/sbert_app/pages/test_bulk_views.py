@@ -1,4 +1,4 @@
-"""What the Bulk page shows: every text of a file is escaped, counts have their noun, progress its estimate."""
+"""`pages/bulk/results.py`: every text of a file is escaped, counts have their noun, progress its estimate."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_no_text_of_a_file_becomes_markup(evil, summary):
     assert "&lt;script&gt;" in shown[0]
 
 
-def test_scores_stand_first_the_note_only_where_there_is_one_and_figures_have_every_pair(summary):
+def test_scores_stand_before_the_sentences_and_figures_have_every_pair(summary):
     html = results.scored_rows(summary)
     assert html.index('<th class="added">cosine') < html.index("<th>sentence1")
     assert '<th class="added">note' not in html
@@ -60,5 +60,5 @@ def test_scores_stand_first_the_note_only_where_there_is_one_and_figures_have_ev
         ({"bad_gold": 3}, "3 with a gold score or label that is not understood"),
     ],
 )
-def test_what_happened_to_the_rows_is_said(summary, changes, remark):
+def test_guarded_cells_a_stop_and_unread_gold_scores_are_told(summary, changes, remark):
     assert remark in results.outcome(replace(summary, **changes), 5_000)

@@ -1,4 +1,4 @@
-"""What the Compare page shows of a pair: scores with their meaning, words, tokens; and the snippets to copy."""
+"""`pages/compare/answers.py`: scores with their meaning, words, tokens; and the snippets to copy."""
 
 import json
 import re
@@ -63,14 +63,15 @@ def shown(
     scored: Comparison | None = None, curve: Calibration | None = CURVE, **changes: object
 ) -> str:
     """The answer to a pair, whose cosines under all poolings have one curve."""
-    errors, measuring = changes.pop("failures", ()), changes.pop("measuring", False)
+    errors = changes.pop("failures", ())
+    measuring = changes.pop("measuring", False)
     found = answer(scored, **changes)
     curves = [dict.fromkeys(each.by_pooling, curve) for each in found.comparisons]
     return answers.result(found, curves, measuring, errors)
 
 
 class TestScores:
-    def test_scores_have_their_place_on_the_gold_scale_if_the_model_is_calibrated(self):
+    def test_a_calibrated_model_shows_scores_on_the_gold_scale(self):
         card = {"spearman": {"test": 86.4}}
         scored = comparison(
             cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card, own_pooling="max"
@@ -151,7 +152,7 @@ class TestScores:
         both = shown(comparison(a=german, b=german))
         assert both.count("German") == both.count("Both sentences look like German") == 1
 
-    def test_a_pair_that_the_model_cannot_read_has_no_verdict_no_scale_and_no_reason(self):
+    def test_a_pair_that_the_model_cannot_read_has_no_verdict(self):
         blind = replace(side("🍎"), unknown=("🍎",), is_unknown=True)
         scored = comparison(
             a=blind,
@@ -231,9 +232,7 @@ class TestReason:
         )
         assert not any(row.decides for row in found.rows)
 
-    def test_a_short_pair_keeps_the_place_of_the_reason_and_a_long_or_a_sent_one_waits_for_a_click(
-        self,
-    ):
+    def test_the_reason_for_a_short_pair_needs_no_click(self):
         assert "Leaving out each word …" in shown()
         assert shown().count('<td class="number">…</td>') == 6
         long = comparison(a=side("word " * 40))

@@ -1,4 +1,4 @@
-"""The examples that ship with Evaluate › More are what a measurement on this machine gives, and are shown as such."""
+"""`pages/evaluate/`: the examples that ship are what a measurement gives here, and are shown as such."""
 
 import json
 from pathlib import Path

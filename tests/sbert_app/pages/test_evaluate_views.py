@@ -1,4 +1,4 @@
-"""The HTML of the Evaluate page: what it says in words, and that a user's text never becomes markup."""
+"""`pages/evaluate/sts.py`, `error_analysis.py`, `components/decisions.py`: what they say; text stays text."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def grid():
 
 
 class TestScoreTable:
-    def test_names_and_reasons_are_escaped_and_what_was_measured_here_is_counted(self, grid):
+    def test_the_score_table_escapes_names_and_counts_measured_cells(self, grid):
         grid.overlaps[HOSTILE, f"{HOSTILE}.csv"] = Overlap(
             f"{HOSTILE}.csv", "scored pairs", 20, 3, 5
         )

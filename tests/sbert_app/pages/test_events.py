@@ -1,4 +1,4 @@
-"""Events of the pages: no two listeners that call each other, and of several answers the newest question's."""
+"""`components/events.py`: no two listeners that call each other, and the newest question's answer is shown."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -74,7 +74,10 @@ def follower(look: Callable[[gr.HTML], dict[gr.HTML, Output]]) -> Callable[[str]
         status = gr.HTML()
         follow(gr.Timer(), lambda: look(status), [], [status])
     (listener,) = page.fns.values()
-    show, shown, questions, answers = listener.fn, listener.outputs[0], {}, {}
+    show = listener.fn
+    shown = listener.outputs[0]
+    questions = {}
+    answers = {}
     assert show is not None
 
     def answer(last: str) -> dict[str, Any]:
@@ -102,7 +105,8 @@ def test_answers_that_cross_on_their_way_leave_nothing_old():
     """Two answers are sent, and the page shows the older one last."""
     states = iter(["stopping", "stopped", "stopped", "stopped"])
     show = follower(lambda status: {status: Output(next(states))})
-    older, newer = show(""), show("")
+    older = show("")
+    newer = show("")
     assert (older["status"], newer["status"]) == ("stopping", "stopped")
     corrected = show(older["name"])
     assert corrected["status"] == "stopped"
@@ -125,7 +129,8 @@ def test_a_lessons_answer_to_an_older_question_is_not_shown(fails: bool):
     answers: list[dict] = []
     with gr.Blocks():
         outputs = [gr.Plot(), gr.HTML()]
-        column, reset = gr.Column(), gr.Button()
+        column = gr.Column()
+        reset = gr.Button()
     services = SimpleNamespace(models=None, jobs=SimpleNamespace(store=None))
     view = learn._LessonView(services, lessons()[4], Demo([], measure), outputs, column, reset)
     older = learn._measure(view, asked, ClassLink(), 4)

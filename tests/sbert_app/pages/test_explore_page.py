@@ -1,4 +1,4 @@
-"""The handlers of the Explore page without a browser: what a visitor, and a link, may open."""
+"""`pages/explore/page.py`, the handlers: what a visitor, and a link, may open."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The HTML of the Explore page: what it says in words, and that a user's text never becomes markup."""
+"""`pages/explore/map_figure.py`, `pairs.py`, `clusters.py`: what they say; a user's text never becomes markup."""
 
 from dataclasses import replace
 
@@ -58,12 +58,15 @@ def test_texts_of_a_corpus_are_escaped(embedded):
         assert_escaped(html)
 
 
-def test_the_nearest_sentences_come_without_the_clicked_one_and_long_ones_are_cut(embedded):
+def test_the_nearest_sentences_leave_out_the_clicked_one(embedded):
     vectors = np.eye(3, dtype=np.float32)
     vectors[1] = [0.8, 0.6, 0]
     html = map_figure.nearest([replace(embedded, vectors=vectors)], 0)
     assert html.count("<tr>") == 2
     assert html.index("0.800") < html.index("0.000")
+
+
+def test_long_sentences_of_similar_pairs_are_cut():
     corpus = Corpus("long", ["word " * 200, "A dog."])
     html = pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 2, 0, 0.1), corpus, 0.5)
     assert html.count("word") == open_corpus.MAX_CHARACTERS // len("word ")
@@ -124,14 +127,14 @@ def test_hubs_of_the_same_text_are_listed_once_with_their_number():
     assert 'data-layer="hubs" data-rows="0,2,1"' in html
 
 
-def test_the_first_colours_are_those_of_the_topics_whatever_the_columns_are():
+def test_a_map_is_first_coloured_by_topics_whatever_columns_it_has():
     sentences = [f"sentence {n}" for n in range(60)]
     with_column = Corpus("mine", sentences, {"channel": ["mail", "phone"] * 30})
     assert map_figure.first_colour(with_column) == map_figure.TOPIC
     assert map_figure.first_colour(Corpus("few", sentences[:3])) == map_figure.NOTHING
 
 
-def test_a_value_of_a_column_names_the_region_where_most_of_its_points_are_if_it_prevails_there():
+def test_a_column_value_names_the_region_where_it_prevails():
     colouring = Labels("domain", ["law", "news", "(none)"], np.array([0, 0, 0, 1, 1, 2, 2, 2]))
     regions = Topics(np.array([0, 0, 0, 0, 1, 1, 1, 1]), {0: "court", 1: "today"})
     assert map_figure.named_by(colouring, regions).names == ["law", ""]

@@ -1,4 +1,4 @@
-"""The panel of a file: what it shows, what a click on a head changes, and the name that the choices give the file."""
+"""`components/file_panel.py`: what it shows, what a click on a head changes, and the name that the choices make."""
 
 import re
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_what_is_read_by_its_cells_stands_with_the_evidence(panel, upload):
     assert "judging words: 0 3, 1 3" in shown[panel.table]
 
 
-def test_a_click_changes_the_role_of_a_column_and_two_columns_may_swap_theirs(panel, upload):
+def test_two_columns_swap_roles_when_one_takes_the_role_of_the_other(panel, upload):
     path = upload("plain.csv", "text1,text2,similarity,other\na b,b c,1,2\n")
     read = columns(panel, panel.describe(path))
     shown = chosen(panel, path, read, "other", "target")
@@ -121,7 +121,7 @@ def test_a_question_has_a_button_for_each_answer(panel, upload):
     assert "<button" not in answered[panel.table]
 
 
-def test_what_cannot_be_read_is_left_open_and_without_a_file_nothing_is_shown(panel, upload):
+def test_roles_that_a_file_does_not_tell_are_left_open(panel, upload):
     shown = panel.describe([upload("odd.csv", "no,left,right\n1,a,b\n")])
     assert columns(panel, shown) == ["", "", ""]
     triplets = panel.describe(upload("triplets.csv", "anchor,positive,negative\na b,c d,e f\n"))
@@ -218,9 +218,7 @@ def workbook(services):
     return str(path)
 
 
-def test_a_workbook_opens_with_the_sheet_that_holds_pairs_and_another_can_be_picked(
-    services, panel, workbook
-):
+def test_a_workbook_opens_with_the_sheet_that_holds_pairs(services, panel, workbook):
     shown = panel.describe(workbook)
     sheet = shown[panel.sheet]
     assert (sheet["choices"], sheet["value"], sheet["visible"]) == (
@@ -239,12 +237,15 @@ def test_a_workbook_opens_with_the_sheet_that_holds_pairs_and_another_can_be_pic
     assert load_data(more).name == "book.xlsx"
 
 
-def test_half_a_choice_and_what_nobody_uploaded_are_refused(services, upload, tmp_path):
+def test_half_a_choice_of_columns_is_refused(services, upload):
     odd = upload("odd.csv", "no,left,right\n1,a,b\n")
     refusal = r"choose the column of sentence 1, in the head of the table: odd\.csv has the columns"
     for second in ("right", ""):
         with pytest.raises(InputError, match=refusal):
             chosen_name(services, odd, "", None, "", second, "")
+
+
+def test_a_file_that_nobody_uploaded_is_refused(services, tmp_path):
     foreign = tmp_path / "foreign.csv"
     foreign.write_text("left,right\na,b\n")
     with pytest.raises(InputError, match="cannot be used here"):

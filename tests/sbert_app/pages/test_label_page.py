@@ -1,4 +1,4 @@
-"""The handlers of the Label page without a browser: which files become projects, and what a browser may send."""
+"""`pages/label/page.py`, the handlers: which files become projects, and what a browser may send."""
 
 import re
 from pathlib import Path
@@ -58,7 +58,7 @@ def project(page):
     return page.projects.open(made[page.project]["value"])
 
 
-def test_the_encoding_and_the_columns_that_were_picked_are_those_of_the_pairs(project):
+def test_pairs_are_read_with_the_encoding_and_columns_that_were_picked(project):
     assert len(project.pairs) == 15
     assert {pair.first[:9] for pair in project.pairs} == {"Кот номер"}
     assert {pair.second[:6] for pair in project.pairs} == {"Собака"}

@@ -1,4 +1,4 @@
-"""A tab that measures: progress, result, error, stop and the first opening, as updates of its components."""
+"""`components/measure_tab.py`: progress, result, error, stop and the first opening, as updates of components."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -76,7 +76,7 @@ def test_an_error_or_a_stop_hides_the_last_result_and_stands_in_its_place(
     assert last[tab.tab.start].interactive is True
 
 
-def test_the_example_is_shown_once_when_the_tab_is_opened_and_nothing_is_measured():
+def test_opening_the_tab_shows_the_example_once_and_measures_nothing():
     tab = Tab(example=lambda: {tab.tab.status: "measured before"})
     [opened] = [
         fn for fn in tab.blocks.fns.values() if any(event == "select" for _, event in fn.targets)

@@ -1,4 +1,4 @@
-"""Figures in the labels and notes of the pages are those of the data and the tables that they speak of."""
+"""All pages: figures in labels and notes are those of the data and the tables that they speak of."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A result as one HTML file: whole, escaped, and asking nobody for anything."""
+"""`components/report.py`: a result as one HTML file, whole, escaped, and asking nobody for anything."""
 
 import base64
 import hashlib
@@ -114,9 +114,11 @@ def test_a_report_is_no_key_to_the_file_or_the_corpus_that_it_is_about(tmp_path)
 
 def test_what_a_page_shows_is_reported_with_the_words_of_its_controls():
     with gr.Blocks():
-        table, figure = gr.HTML(elem_id="t"), gr.Plot(elem_id="f")
+        table = gr.HTML(elem_id="t")
+        figure = gr.Plot(elem_id="f")
         model = gr.Dropdown([("Mean", "mean"), ("Max", "max")], multiselect=True, label="Pooling")
-        flag, empty = gr.Checkbox(label="Normalised"), gr.Textbox(label="Prompt")
+        flag = gr.Checkbox(label="Normalised")
+        empty = gr.Textbox(label="Prompt")
     make, inputs = of_page(
         "A page", {"One": [table, figure], "Two": [Markup("<p>said</p>")]}, [model, flag, empty]
     )
@@ -170,7 +172,8 @@ def test_the_command_of_a_run_gives_its_config_again():
         "name": "it's",
     }
     settings |= {"matryoshka_dims": (64, 32), "mnrl_symmetric": True, "max_steps": 5, "warmup": 0.2}
-    config, values = RunConfig("mnrl", mine_negatives=False, **settings), {}
+    config = RunConfig("mnrl", mine_negatives=False, **settings)
+    values = {}
     words = shlex.split(command_of(config))
     assert words[:2] == ["sbert-lab", "train"]
     app = typer.Typer()

@@ -1,4 +1,4 @@
-"""A form that starts runs shows the answer to its newest values, whichever answer comes last."""
+"""`components/experiments.py`: a form that starts runs shows the answer to its newest values, even out of order."""
 
 from pathlib import Path
 
@@ -11,9 +11,7 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 
-def test_the_answer_to_older_values_is_not_shown_and_what_is_wrong_stands_in_its_place(
-    tmp_path: Path,
-):
+def test_the_estimate_for_older_values_of_the_form_is_not_shown(tmp_path: Path):
     asked: dict = {}
     newer = []
 
@@ -29,7 +27,8 @@ def test_the_answer_to_older_values_is_not_shown_and_what_is_wrong_stands_in_its
         return run, lambda rate: f"{run.steps} steps"
 
     with gr.Blocks():
-        planned, field = gr.HTML(), gr.Number()
+        planned = gr.HTML()
+        field = gr.Number()
         form = StartForm(RunStore(tmp_path), [field], planned, estimate)
     assert form._estimate(asked, 100) == {planned: gr.skip()}
     assert newer == [{planned: "12 steps"}]

@@ -1,4 +1,4 @@
-"""The style sheets keep to one scale of type and one of space."""
+"""`assets/`, the style sheets: one scale of type and one of space."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Templates escape what they are given; the shared macros mark up text, bars, figures and tables."""
+"""`components/templates.py` and `messages.py`: templates escape what they are given; the shared macros."""
 
 import jinja2
 import pytest
@@ -28,7 +28,7 @@ def test_a_macro_escapes_every_text(name, arguments):
     assert_escaped(macro(name)(*arguments))
 
 
-def test_markup_is_inserted_as_it_is_and_a_value_that_is_not_given_is_an_error():
+def test_markup_is_inserted_unescaped_and_a_missing_value_is_an_error():
     assert macro("note")(Markup("<b>ρ</b>")) == '<p class="note"><b>ρ</b></p>'
     with pytest.raises(jinja2.UndefinedError):
         macro("card")()
@@ -47,13 +47,15 @@ def test_bars_have_labels_cells_their_class_and_progress_the_time_left():
     assert 'aria-valuenow="25"' in html
 
 
-def test_an_error_for_the_user_begins_with_a_capital_letter_unless_with_a_name_and_a_fault_is_raised():
+def test_an_error_message_is_capitalized_unless_it_begins_with_a_name():
     assert (
         error_message("row 3 is empty") == '<div class="problem" role="alert">Row 3 is empty</div>'
     )
     for text in ("empty.csv is empty", "hf:org/name has no split", "/x is no file", "2 runs", ""):
         assert sentence_case(text) == text
 
+
+def test_an_error_of_the_user_is_shown_and_a_fault_is_raised():
     def fail():
         raise RunNotFoundError("there is no run x")
 

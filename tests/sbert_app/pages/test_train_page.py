@@ -1,4 +1,4 @@
-"""The Train page without a browser: the form's values as a RunConfig, the views, the curves, the updates."""
+"""`pages/train/`: the form's values as a RunConfig, the list of runs, the curves, the updates."""
 
 import json
 from dataclasses import replace
@@ -82,7 +82,7 @@ def values(**changes: object) -> dict:
     return RunConfig("regression", pooling="mean").to_dict() | {"teacher": "minilm-stsb"} | changes
 
 
-def test_the_form_says_what_a_config_says_and_what_is_hidden_for_an_objective_is_not_asked_of_it():
+def test_fields_hidden_for_an_objective_are_not_in_its_config():
     config = train_form.to_config(
         values(learning_rate="5e-5", pooling="base", eval_data="none", max_steps=0), ACCESS
     )
@@ -135,7 +135,7 @@ def test_the_form_with_the_settings_of_a_run_says_the_same_run(config):
     assert train_form.to_config(shown, ACCESS) == config
 
 
-def test_another_base_brings_its_learning_rate_and_pooling_unless_one_was_typed():
+def test_another_base_brings_its_learning_rate_unless_one_was_typed():
     def shown(base: str | None, rate: str) -> list[str | None]:
         return [update.get("value") for update in train_form.base_updates(base, rate)]
 
@@ -178,7 +178,7 @@ def test_an_objective_shows_the_fields_that_it_needs():
         ({"eval_data": "/etc/passwd"}, "cannot be used here"),
     ],
 )
-def test_what_the_form_cannot_mean_is_told(changes, told):
+def test_wrong_values_of_the_form_are_refused(changes, told):
     with pytest.raises(InputError, match=told):
         train_form.to_config(values(**changes), ACCESS)
 
@@ -187,8 +187,10 @@ def test_the_picker_of_encodings_opens_uploads_alone(services, tmp_path):
     """Its input is what the browser sends: any path at all."""
     with gr.Blocks():
         controls = DataUpload(services, gr.Dropdown(), gr.UploadButton(), [], "mine")
-    data, panel = controls.data, controls.panel
-    secret, upload = tmp_path / "secret.csv", tmp_path / "old.csv"
+    data = controls.data
+    panel = controls.panel
+    secret = tmp_path / "secret.csv"
+    upload = tmp_path / "old.csv"
     for file in (secret, upload):
         file.write_text("sentence1,sentence2\nпароль,кот\n" * 20, encoding="koi8-r")
     told = controls.read_as(str(secret), "koi8_r")
@@ -200,7 +202,8 @@ def test_the_picker_of_encodings_opens_uploads_alone(services, tmp_path):
 
 def test_uploads_kept_for_runs_have_their_limit(tmp_path):
     services = Services.start(Settings(home=tmp_path / "home", temp_limit_mb=1))
-    file, small = tmp_path / "mine.csv", tmp_path / "small.csv"
+    file = tmp_path / "mine.csv"
+    small = tmp_path / "small.csv"
     file.write_bytes(b"x" * 900_000)
     small.write_bytes(b"x" * 100_000)
     services.check_kept_room(file)
@@ -254,15 +257,11 @@ def test_a_collapse_the_gain_over_the_base_and_shorter_vectors_are_said(services
     assert store.get(run.id).to_json()["undefined"] == equal
 
 
-def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds_but_the_opened_one_has_its_own(
-    services,
-):
+def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds(services):
     store = services.jobs.store
-    one, two, three = (
-        finished(store, "one"),
-        finished(store, "two", seed=1),
-        finished(store, "three"),
-    )
+    one = finished(store, "one")
+    two = finished(store, "two", seed=1)
+    three = finished(store, "three")
     write(store, two.id, evaluation(11, 0.87, best=True))
     runs = [three, store.get(two.id), one]
     group = RunGroup("x", "seeds: pooling <x>", frozenset({one.id, two.id}), differ_in_seed=True)
@@ -300,9 +299,7 @@ def test_several_seeds_are_one_experiment_of_as_many_runs(services, tmp_path):
     assert len(run_groups(services.settings.home)) == 3  # a single seed is a single run
 
 
-def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_is_left_out(
-    services,
-):
+def test_changes_to_a_preset_are_in_the_address_and_wrong_ones_ignored(services):
     with gr.Blocks():
         fields = train_form.config_fields(train_form.build(services))
     filled = {name: field.value for name, field in fields.items()}
@@ -330,13 +327,14 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several_of_one_measure(servic
     curve = Curve(HOSTILE, "#0072B2", store.events(run.id), 10, "spearman")
     for draw in FIGURES.values():
         assert len(draw([]).data) == 0
-        one, two = draw([curve]), draw([curve, curve])
+        one = draw([curve])
+        two = draw([curve, curve])
         assert len(two.data) == 2 * len(one.data) > 0
         assert "<img" not in one.to_json().replace("\\u003c", "<")
     assert len(FIGURES["measure"]([curve, replace(curve, measure="accuracy")]).data) == 1
 
 
-def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
+def test_the_plan_tells_rows_steps_and_time_or_that_they_are_unknown():
     estimate = RunEstimate(
         RunConfig("regression", max_steps=200), 5_749, 2, "scored pairs", ("one <b>note</b>",)
     )
@@ -349,9 +347,7 @@ def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
     assert "known once the data is loaded" in train_runs.plan(unknown, None)
 
 
-def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_that_changed_most(
-    services,
-):
+def test_a_run_on_own_pairs_tells_whether_sentences_find_their_partners(services):
     store = services.jobs.store
     run = store.create(RunConfig("mnrl", name="own pairs"))
     pair = ["Where is my <b>order</b>?", "Track & trace"]
@@ -385,7 +381,7 @@ def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_t
     )
 
 
-def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_better(services):
+def test_a_run_that_only_has_a_loss_has_one_chart_of_it(services):
     store = services.jobs.store
     run = store.create(RunConfig("mnrl"))
     write(
@@ -401,13 +397,13 @@ def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_b
 
 
 @pytest.mark.parametrize("value", [9e99, [{}]], ids=str)
-def test_events_of_other_types_than_are_written_break_neither_the_list_nor_a_figure(
-    services, value
-):
+def test_events_with_values_of_a_wrong_type_break_neither_list_nor_figures(services, value):
     store = services.jobs.store
-    sound, odd = finished(store), finished(store)
+    sound = finished(store)
+    odd = finished(store)
     events = [json.loads(line) for line in (odd.folder / "events.jsonl").read_text().splitlines()]
-    one_of_each_kind, others = events[:3], events[3:]
+    one_of_each_kind = events[:3]
+    others = events[3:]
     for name in dict.fromkeys(name for event in one_of_each_kind for name in event):
         changed = [
             event | {name: value} if name in event else event for event in one_of_each_kind
@@ -446,7 +442,8 @@ def panel(services) -> train_live.RunPanel:
 
 
 def test_only_what_has_changed_is_sent(services, panel):
-    store, sent = services.jobs.store, {}
+    store = services.jobs.store
+    sent = {}
     run = finished(store)
     assert panel.look("", ())[panel.timer].version == train_live.IDLE_SECONDS
     assert set(panel.figures.values()) <= set(changes(panel.look("", ()), sent))
@@ -458,9 +455,10 @@ def test_only_what_has_changed_is_sent(services, panel):
     assert "another name" in updated[panel.runs]
 
 
-def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(services, panel):
+def test_a_run_that_cannot_be_deleted_does_not_keep_the_others(services, panel):
     store = services.jobs.store
-    one, three = finished(store, "one"), finished(store, "three")
+    one = finished(store, "one")
+    three = finished(store, "three")
     two = store.create(RunConfig("regression", name="two"))
     with store.lease(two.id):
         assert panel.look("", ())[panel.timer].version == train_live.BUSY_SECONDS
@@ -469,11 +467,10 @@ def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(serv
     assert opened == "" and [run.id for run in store.list()] == [two.id]
 
 
-def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(
-    services, panel, monkeypatch
-):
+def test_deleting_a_run_while_the_page_is_refreshed_does_not_break_it(services, panel, monkeypatch):
     store = services.jobs.store
-    run, read = finished(store), store.recent
+    run = finished(store)
+    read = store.recent
 
     def read_and_delete(*page):
         runs = read(*page)
@@ -489,7 +486,8 @@ def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(
 
 
 def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):
-    store, files = services.jobs.store, set()
+    store = services.jobs.store
+    files = set()
     for run in (finished(store, "one name"), finished(store, "one name")):
         (run.folder / "model").mkdir()
         (run.folder / "model/modules.json").write_text("[]")
@@ -502,11 +500,9 @@ def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):
 
 def test_the_run_at_work_is_followed_unless_another_is_opened(services):
     store = services.jobs.store
-    old, waiting, new = (
-        finished(store, "old"),
-        store.create(RunConfig("mnrl")),
-        finished(store, "new"),
-    )
+    old = finished(store, "old")
+    waiting = store.create(RunConfig("mnrl"))
+    new = finished(store, "new")
     runs = store.list()
     assert train_live.select_run(runs, "").id == waiting.id
     assert train_live.select_run(runs, old.id).id == old.id
@@ -534,9 +530,7 @@ def test_presets_are_offered_in_groups_with_ones_own_data_first(services):
     assert preset.value == "demo", "the page opens with what needs no file"
 
 
-def test_a_base_that_is_not_here_is_said_before_start_and_start_downloads_none(
-    services, monkeypatch
-):
+def test_a_missing_base_is_named_before_start_which_does_not_download_it(services, monkeypatch):
     monkeypatch.setattr(
         ModelCache, "missing", lambda self, names, data="": [f"{name} (91 MB)" for name in names]
     )

@@ -1,4 +1,4 @@
-"""The handlers of two sentences without a browser: what a link may do."""
+"""`pages/compare/two_sentences.py`, the handlers: what a link may do, and when the reason is shown."""
 
 from types import SimpleNamespace
 
@@ -47,7 +47,7 @@ def test_a_link_begins_no_download(page, monkeypatch):
     assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None
 
 
-def test_the_reason_follows_the_answer_unless_another_pair_is_shown_by_then(page):
+def test_the_reason_follows_the_answer_and_a_long_pair_waits_for_a_click(page):
     request = SimpleNamespace(query_params={}, headers={})
     questions: dict = {}
     asked = [
@@ -76,7 +76,8 @@ def test_the_cosine_does_not_wait_for_the_cross_encoder(page):
     inputs = [
         field.value for field in (page.a, page.b, page.model, page.pooling, page.cross, page.second)
     ]
-    request, questions = SimpleNamespace(headers={}), {}
+    request = SimpleNamespace(headers={})
+    questions = {}
     models = page.services.models
     assert not models.has("minilm-stsb")
     first = page.answer_first(request, *inputs, None, shown_model, stopped, questions)

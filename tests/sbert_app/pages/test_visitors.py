@@ -1,4 +1,4 @@
-"""What visitors see of errors, runs and files: never a folder of the machine."""
+"""All pages and endpoints: visitors see no folder of the machine in errors, runs and names of files."""
 
 import importlib
 import json
@@ -27,7 +27,8 @@ def carriers() -> list[type[UserFacingError]]:
         for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    found, classes = [UserFacingError], [UserFacingError]
+    found = [UserFacingError]
+    classes = [UserFacingError]
     while classes:
         subclasses = [
             each
@@ -75,7 +76,7 @@ def test_a_visitor_sees_the_name_of_a_file_and_never_its_folder(kind):
         ("score / label in and/or", None),
     ],
 )
-def test_what_is_no_path_stays(message, public):
+def test_only_the_folders_of_paths_are_left_out_of_a_message(message, public):
     assert without_folders(message) == (public or message)
 
 
@@ -83,7 +84,8 @@ def test_a_run_that_failed_says_why_without_the_folder(tmp_path):
     jobs = Services.start(Settings(home=tmp_path)).jobs
     run = jobs.store.create(RunConfig("regression"))
     with jobs.store.lease(run.id) as work:
-        work.state, work.reason = "failed", SAID
+        work.state = "failed"
+        work.reason = SAID
     shown = status(jobs.store.get(run.id), 0)
     assert "Pairs.csv cannot be read" in shown and "uploads" not in shown
 

@@ -1,4 +1,4 @@
-"""A connection is given up whose header does not come, whichever request it is of, or whose answer is not read."""
+"""`server/run.py`: a connection is closed whose header does not come, or whose answer is not read."""
 
 import socket
 import threading

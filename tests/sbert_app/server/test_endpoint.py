@@ -199,7 +199,8 @@ def test_a_fault_of_the_app_is_logged_and_not_told(caplog):
 
 
 def test_a_visitor_has_so_many_requests_at_once_and_may_ask_again():
-    entered, release = threading.Event(), threading.Event()
+    entered = threading.Event()
+    release = threading.Event()
 
     def slow(call: Call, body: SearchBody) -> Found:
         entered.set()
@@ -224,7 +225,8 @@ def test_a_visitor_has_so_many_requests_at_once_and_may_ask_again():
 
 def test_where_one_request_is_computed_at_a_time_each_visitor_has_a_turn():
     order: list[str] = []
-    entered, release = threading.Event(), threading.Event()
+    entered = threading.Event()
+    release = threading.Event()
 
     def slow(call: Call, body: SearchBody) -> Found:
         entered.set()
@@ -250,7 +252,7 @@ def test_where_one_request_is_computed_at_a_time_each_visitor_has_a_turn():
     assert order == ["many", "one", "many", "many"]
 
 
-def test_what_is_stopped_as_the_app_ends_is_a_503():
+def test_a_request_that_is_stopped_as_the_app_ends_is_a_503():
     def stopped(call: Call, body: SearchBody) -> Found:
         raise StoppedError
 

@@ -178,7 +178,7 @@ def test_pages_answer_their_own_addresses_alone(client, page):
         assert (answer.status_code, list(answer.json())) == (404, ["error"]), path
 
 
-def test_what_no_page_sends_is_a_sentence_and_no_fault(client, caplog):
+def test_an_event_that_no_page_sends_is_refused_in_one_sentence(client, caplog):
     part = b'--x\r\nContent-Disposition: form-data; name="files"\r\n\r\nhello\r\n--x--\r\n'
     form = {"Content-Type": "multipart/form-data; boundary=x"}
     event = {"data": [], "fn_index": 99_999, "session_hash": "x"}

@@ -1,4 +1,4 @@
-"""Open pages hold no connection, and the app learns all the same when one is left."""
+"""`server/workarounds.py`: open pages hold no connection, and the app learns all the same when one is left."""
 
 import threading
 
@@ -11,7 +11,8 @@ from sbert_app.server.workarounds import HEARTBEAT, ShortHeartbeats
 
 
 def test_a_heartbeat_ends_at_once_and_a_page_that_is_left_says_so():
-    sessions, has_left = [], threading.Event()
+    sessions = []
+    has_left = threading.Event()
 
     def leave(request: gr.Request) -> None:
         sessions.append(request.session_hash)

@@ -42,9 +42,7 @@ class TestHosts:
             assert answer.status_code == 403
             assert "--allow-host" in answer.json()["error"]
 
-    def test_the_bound_address_allowed_names_and_the_host_of_a_space_are_answered(
-        self, monkeypatch
-    ):
+    def test_bound_addresses_allowed_names_and_hosts_of_spaces_are_answered(self, monkeypatch):
         lab = client(bound="192.168.1.5", extra=["lab.example"])
         assert lab.get("/", headers={"Host": "192.168.1.5:80"}).status_code == 200
         assert lab.get("/", headers={"Host": "lab.example"}).status_code == 200
@@ -101,14 +99,18 @@ class TestOrigins:
 
 
 class TestHeaders:
-    def test_every_answer_carries_them_a_space_may_be_framed_and_hashed_files_are_kept(self):
+    def test_every_answer_carries_the_security_headers(self):
         for answer in (client().get("/"), client().get("/", headers={"Host": "evil.example"})):
             assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.headers["x-frame-options"] == "SAMEORIGIN"
             assert answer.headers["referrer-policy"] == "same-origin"
+
+    def test_a_space_may_be_framed(self):
         headers = client(on_space=True).get("/").headers
         assert "https://huggingface.co" in headers["content-security-policy"]
         assert "x-frame-options" not in headers
+
+    def test_hashed_files_are_cached_by_the_browser(self):
         assert "immutable" in client().get("/assets/index-DphvyggB.js").headers["cache-control"]
         assert "cache-control" not in client().get("/").headers

@@ -38,9 +38,7 @@ def client(folder, request=2 * MB, folder_total=10 * MB) -> TestClient:
 
 
 class TestBodies:
-    def test_one_that_is_too_large_is_refused_announced_or_not_on_every_path_and_by_v1_as_openai_does(
-        self, tmp_path
-    ):
+    def test_a_body_that_is_too_large_is_refused_announced_or_not(self, tmp_path):
         limits_of = {"/api/compare": MOST_BODY, "/other": MOST_BODY, "/login": MOST_LOGIN}
         limits_of |= dict.fromkeys(
             (COMPARE, "/bulk/gradio_api/queue/join", "/gradio_api/mcp/"), MOST_EVENT
@@ -52,6 +50,8 @@ class TestBodies:
             assert client(tmp_path).post(path, content=b" " * most).status_code == 200
         endless = (b"x" * MB for _ in range(10 * MOST_BODY // MB))
         assert client(tmp_path).post(COMPARE, content=endless).status_code == 413
+
+    def test_v1_refuses_a_body_that_is_too_large_as_openai_does(self, tmp_path):
         answer = client(tmp_path).post("/v1/embeddings", content=b" " * (MOST_BODY + 1))
         assert (answer.status_code, answer.json()["error"]["type"]) == (
             413,
@@ -163,9 +163,7 @@ class TestUploads:
             client(tmp_path, folder_total=6 * MB).post(self.path, content=b"a").status_code == 200
         )
 
-    def test_an_address_may_upload_so_much_in_an_hour_in_announced_sizes_or_the_largest(
-        self, tmp_path
-    ):
+    def test_uploads_of_an_hour_count_by_announced_size_or_as_the_largest(self, tmp_path):
         lab = client(tmp_path, folder_total=1000 * MB)
         codes = [lab.post(self.path, content=bytes(2 * MB)).status_code for _ in range(11)]
         assert codes == [200] * 10 + [429]

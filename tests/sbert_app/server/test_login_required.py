@@ -1,4 +1,4 @@
-"""The login: who is let in, the form for browsers, the session, wrong passwords. The app behind is a stand-in."""
+"""`server/login.py`, with a stand-in for the app: who is let in, the form, the session, wrong passwords."""
 
 import threading
 import time
@@ -34,7 +34,7 @@ def client(token: str | None = None, root_path: str = "") -> TestClient:
     return TestClient(app, follow_redirects=False)
 
 
-def test_without_a_login_nothing_is_answered_but_what_watches_the_app_and_installs_it():
+def test_without_a_login_only_health_icon_and_manifest_are_answered():
     for path in ("/", "/config", RUN, MCP, "/openapi.json", "/login/", "//health", "/assets/x.js"):
         for method in ("GET", "POST"):
             answer = client().request(method, path)
@@ -100,7 +100,7 @@ def test_behind_a_proxy_the_form_and_what_follows_have_its_path():
     )
 
 
-def test_a_program_logs_in_without_a_form_and_over_tls_the_cookie_stays_there():
+def test_a_program_logs_in_without_the_form():
     lab = client()
     assert lab.post("/login", data={**RIGHT, "password": "wrong"}).status_code == 401
     answer = lab.post("/login", data=RIGHT)
@@ -108,16 +108,22 @@ def test_a_program_logs_in_without_a_form_and_over_tls_the_cookie_stays_there():
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Secure" not in cookie
     assert lab.get("/config").status_code == 200
+
+
+def test_over_tls_the_login_cookie_is_secure():
     lab = client()
     assert "Secure" in lab.post("https://testserver/login", data=RIGHT).headers["set-cookie"]
 
 
-def test_a_machine_shows_its_token_and_a_cookie_that_nobody_got_is_no_login():
+def test_a_cookie_that_was_never_given_out_does_not_log_in():
     lab = client()
     name = lab.post("/login", data=RIGHT).headers["set-cookie"].partition("=")[0]
     lab.cookies.clear()
     for value in ("", "other", "None"):
         assert lab.get("/config", headers={"Cookie": f"{name}={value}"}).status_code == 401
+
+
+def test_a_machine_logs_in_with_its_token():
     lab = client(token="secret")
     assert lab.post(MCP, headers={"Authorization": "Bearer secret"}).status_code == 200
     for wrong in ("Bearer other", "Basic secret", "secret", "Bearer "):
@@ -136,8 +142,9 @@ def test_guessing_is_slowed_down():
         assert int(refused.headers["retry-after"]) >= 1
 
 
-def test_guesses_that_come_together_are_counted_before_they_are_judged_one_at_a_time(monkeypatch):
-    judged, at_once = [], threading.Semaphore(1)
+def test_simultaneous_password_guesses_are_counted_before_they_are_checked(monkeypatch):
+    judged = []
+    at_once = threading.Semaphore(1)
 
     def judge(self, user, password):
         assert at_once.acquire(blocking=False)
@@ -157,13 +164,16 @@ def test_guesses_that_come_together_are_counted_before_they_are_judged_one_at_a_
     assert len(judged) == FREE_ATTEMPTS
 
 
-def test_passwords_are_compared_whole_and_no_token_is_never_right():
+def test_passwords_are_compared_whole():
     account = Account("teacher", "pässword")
     assert account.is_right("teacher", "pässword")
     assert not account.is_right("teacher", "password")
     assert not account.is_right("Teacher", "pässword")
     assert not account.is_right("", "\ud800")
     assert "pässword" not in repr(vars(account))
+
+
+def test_without_a_token_none_is_right():
     assert has_token("Bearer x", "x")
     assert not has_token("Bearer ", "")
     assert not has_token("", None)

@@ -113,7 +113,9 @@ def test_a_file_in_an_answer_has_an_address(monkeypatch, ask):
         ("treble", {"number": 1}, "there is no tool 'treble'; there are double"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(monkeypatch, ask, name, arguments, sentence):
+def test_a_wrong_call_of_a_tool_is_refused_in_one_sentence(
+    monkeypatch, ask, name, arguments, sentence
+):
     register(monkeypatch, double)
     answer = ask("tools/call", name=name, arguments=arguments)
     assert answer["isError"]
@@ -166,7 +168,7 @@ def test_an_address_has_so_many_calls_and_connections_at_once(monkeypatch, limit
         assert sentence in first.result().text
 
 
-def test_a_run_on_an_uploaded_file_holds_a_tenth_out_over_http_and_mcp_as_on_the_page(tmp_path):
+def test_a_run_on_an_uploaded_file_holds_out_a_tenth_over_http_and_mcp(tmp_path):
     upload = tmp_path / "pairs.csv"
     upload.write_text(
         "question,paraphrase\n" + "".join(f"Question {i}?,Answer {i}.\n" for i in range(200))

@@ -1,4 +1,4 @@
-"""Clients of other people, unmodified, against a real server: Cohere, LiteLLM, LangChain, LlamaIndex."""
+"""`server/v1.py`, with unmodified clients of other people: Cohere, LiteLLM, LangChain, LlamaIndex."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,10 @@ from sbert_app.settings import Settings
 from training.models.encoder import Encoder
 
 pytestmark = pytest.mark.slow
-MODEL, CROSS = "all-MiniLM-L6-v2", "minilm-stsb"
-QUERY, DOCUMENTS = "a sleeping cat", ["Prices rose.", "A kitten is asleep.", "It rains."]
+MODEL = "all-MiniLM-L6-v2"
+CROSS = "minilm-stsb"
+QUERY = "a sleeping cat"
+DOCUMENTS = ["Prices rose.", "A kitten is asleep.", "It rains."]
 TEXTS = ["A cat sleeps.", "", "Prices rose in March."]
 
 
@@ -34,7 +36,7 @@ def expected(home) -> np.ndarray:
 
 
 @pytest.mark.parametrize("client", ["ClientV2", "Client"])
-def test_cohere_ranks(address, client):
+def test_the_client_of_cohere_ranks(address, client):
     cohere = getattr(pytest.importorskip("cohere"), client)(api_key="any", base_url=address)
     ranked = cohere.rerank(model=CROSS, query=QUERY, documents=DOCUMENTS, top_n=2)
     assert ranked.results[0].index == 1
@@ -62,7 +64,7 @@ def test_litellm_embeds(address, expected):
     assert np.allclose([item["embedding"] for item in answer.data], expected, atol=2e-3)
 
 
-def test_langchain(address, expected):
+def test_langchain_embeds(address, expected):
     langchain = pytest.importorskip("langchain_openai")
     embed = langchain.OpenAIEmbeddings(
         model=MODEL, base_url=f"{address}/v1", api_key="any", check_embedding_ctx_length=False
@@ -80,7 +82,7 @@ def test_langchain_is_told_what_to_set(address):
         embeddings.client.create(model=MODEL, input=[[9906, 1917]])
 
 
-def test_llama_index(address, expected):
+def test_llama_index_embeds(address, expected):
     llama_index = pytest.importorskip("llama_index.embeddings.openai")
     model = llama_index.OpenAIEmbedding(model_name=MODEL, api_base=f"{address}/v1", api_key="any")
     assert np.allclose(

@@ -1,4 +1,4 @@
-"""What waits in the queue of a page is bounded for each address, and messages that nobody reads are dropped."""
+"""`server/events.py`: an address has a bounded queue of events, and messages that nobody reads are dropped."""
 
 import asyncio
 import json

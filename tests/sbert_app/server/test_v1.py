@@ -83,12 +83,17 @@ def test_vectors_are_those_of_encode_in_both_encodings(client, home):
     assert as_base64.usage.prompt_tokens == as_base64.usage.total_tokens == 6 + 2 + 7
 
 
-def test_fewer_dimensions_and_a_pooling_of_choice(client):
+def test_fewer_dimensions_are_the_first_of_all_at_length_one(client):
     text = "A cat sleeps."
     [whole] = client.embeddings.create(model=MODEL, input=text).data
     [one] = client.embeddings.create(model=MODEL, input=text, dimensions=64).data
     first = np.array(whole.embedding[:64])
     assert np.allclose(one.embedding, first / np.linalg.norm(first), atol=2e-3)
+
+
+def test_a_pooling_is_part_of_the_name_of_the_model(client):
+    text = "A cat sleeps."
+    [whole] = client.embeddings.create(model=MODEL, input=text).data
     [cls] = client.embeddings.create(model=f"{MODEL}:cls", input=text).data
     assert np.linalg.norm(cls.embedding) == pytest.approx(1, abs=1e-5)
     assert cls.embedding != whole.embedding
@@ -146,7 +151,9 @@ def test_a_prompt_that_the_folder_does_not_have_is_named(prompted):
 
 def test_a_bi_encoder_ranks_with_the_prompts_of_its_folder(prompted):
     http, folder = prompted
-    query, documents, encoder = "a cat", ["a dog", "a cat"], Encoder.load(folder)
+    query = "a cat"
+    documents = ["a dog", "a cat"]
+    encoder = Encoder.load(folder)
     ranked = http.post(
         "/v1/rerank", json={"model": folder, "query": query, "documents": documents}
     ).json()
@@ -208,7 +215,7 @@ def test_models_are_listed_and_found(client):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_openais_form(client, request_, sentence):
+def test_a_wrong_request_is_refused_in_openais_form(client, request_, sentence):
     with pytest.raises(openai.BadRequestError, match=sentence) as refused:
         client.embeddings.create(**request_)
     assert refused.value.type == "invalid_request_error"
@@ -247,7 +254,7 @@ def test_documents_are_ranked_by_either_kind_of_model(http, model):
         ({"rank_fields": ["title"]}, "'rank_fields' is not known here"),
     ],
 )
-def test_what_is_wrong_with_a_ranking_is_one_sentence(http, fields, sentence):
+def test_a_wrong_request_for_a_ranking_is_refused_in_one_sentence(http, fields, sentence):
     body = {"model": MODEL, "query": "a", "documents": ["b"], **fields}
     answer = http.post("/v1/rerank", json=body)
     assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (400, True), (
@@ -273,7 +280,8 @@ def test_other_addresses_and_methods_are_told_in_openais_form(http):
 def test_too_many_requests_of_an_address_are_a_429(services, monkeypatch):
     """OpenAI's client takes it as a request to try again."""
     monkeypatch.setattr(v1, "AT_ONCE", 1)
-    entered, release = threading.Event(), threading.Event()
+    entered = threading.Event()
+    release = threading.Event()
 
     def slow(call: Call, body: EmbeddingsBody) -> Embeddings:
         entered.set()
@@ -299,10 +307,8 @@ def value(name, **labels):
 def test_requests_of_several_clients_are_computed_in_one_batch(client, services):
     client.embeddings.create(model=MODEL, input="warm")
     processing = services.models.get(MODEL, Encoder).inference._batcher._processing
-    batches, requests = (
-        value("sbert_lab_batch_requests_count"),
-        value("sbert_lab_batch_requests_sum"),
-    )
+    batches = value("sbert_lab_batch_requests_count")
+    requests = value("sbert_lab_batch_requests_sum")
     with ThreadPoolExecutor(6) as threads:
         with processing:  # a batch is being computed
             texts = [f"Sentence number {i}." for i in range(6)]
@@ -381,14 +387,15 @@ def address(services) -> Iterator[str]:
     ],
     ids=["texts", "encoder", "cross-encoder"],
 )
-def test_what_nobody_waits_for_is_not_computed(services, request_: Body):
+def test_a_request_that_nobody_waits_for_is_not_computed(services, request_: Body):
     compute = rerank if isinstance(request_, RerankBody) else embeddings
     with pytest.raises(StoppedError):
         compute(Call(services, should_stop=lambda: True), request_)
 
 
 def test_a_client_that_goes_ends_its_computation_within_a_second(request, monkeypatch):
-    begun, stopped = threading.Event(), threading.Event()
+    begun = threading.Event()
+    stopped = threading.Event()
 
     def slow(call: Call, body: EmbeddingsBody) -> Embeddings:
         begun.set()
@@ -412,7 +419,8 @@ def test_mtebs_own_openai_wrapper_scores_the_sts_benchmark(address, home):
     mteb = pytest.importorskip("mteb")
     from mteb.models.openai_wrappers import OpenAIAPIEncodeWrapper
 
-    task, data = find_task("STSBenchmark"), load_data("stsb:test", home).select(range(0, 1_379, 10))
+    task = find_task("STSBenchmark")
+    data = load_data("stsb:test", home).select(range(0, 1_379, 10))
     give_data(task, data)
     model = OpenAIAPIEncodeWrapper(
         address, MODEL, "any", modalities=["text"], use_chat_template=False

@@ -1,4 +1,4 @@
-"""What a generator's steps look like on their way to the page: each whole."""
+"""`server/workarounds.py`: each step of a generator is sent whole, and odd values are no fault of the app."""
 
 import copy
 from types import SimpleNamespace
@@ -43,10 +43,8 @@ def test_every_step_replaces_the_one_before():
 
 def test_values_that_no_page_sends_are_no_fault_of_the_app():
     with WholeSteps() as app:
-        name, many = (
-            gr.Dropdown(["a"], allow_custom_value=True),
-            gr.Dropdown(["a"], multiselect=True),
-        )
+        name = gr.Dropdown(["a"], allow_custom_value=True)
+        many = gr.Dropdown(["a"], multiselect=True)
 
         def upper(text: str, more: list[str], event: gr.EventData) -> str:
             return (text + "".join(more)).upper() * event.times
@@ -88,8 +86,11 @@ def test_values_that_no_page_sends_are_no_fault_of_the_app():
 
 def test_each_component_has_values_of_its_own_kind():
     with WholeSteps() as app:
-        text, typed = gr.Textbox(), gr.Dropdown(["a"], allow_custom_value=True)
-        many, number, ids = gr.CheckboxGroup(["a"]), gr.Slider(0, 9), gr.BrowserState([])
+        text = gr.Textbox()
+        typed = gr.Dropdown(["a"], allow_custom_value=True)
+        many = gr.CheckboxGroup(["a"])
+        number = gr.Slider(0, 9)
+        ids = gr.BrowserState([])
 
         def handle(*values: Any) -> str:
             if values[2] == ["a"]:

@@ -124,7 +124,8 @@ def test_an_upload_may_be_named_but_not_a_link_out_of_its_folder(policy, files):
 
 def test_a_name_joined_to_an_upload_is_checked_as_the_loader_reads_it(policy, files):
     """As a path, "<upload>+<other path>" lies in the folder of uploads; it is read as two files."""
-    upload, secret = files / "uploads" / "mine.csv", files / "secret.env"
+    upload = files / "uploads" / "mine.csv"
+    secret = files / "secret.env"
     for name in (
         f"{upload}+{secret}",
         f"{upload}?encoding=koi8-r+{secret}",
@@ -146,15 +147,21 @@ def test_a_name_joined_to_an_upload_is_checked_as_the_loader_reads_it(policy, fi
             policy.check_data(name)
 
 
-def test_the_number_of_sets_the_size_of_random_weights_and_the_models_of_a_run_are_checked(policy):
+def test_the_number_of_joined_data_sets_is_limited(policy):
     assert policy.check_data("+".join(["stsb:dev"] * 20))
     with pytest.raises(InputError, match="200,001 data sets are joined; at most 20"):
         policy.check_data("stsb+" * 200_000)
+
+
+def test_the_size_of_random_weights_is_limited(policy):
     assert policy.check_model("scratch:12x768")
     assert policy.check_model("scratch:24x384")
     for name in ("scratch:24x1024", "scratch:13x768", "scratch:99x9999"):
         with pytest.raises(InputError, match="larger than scratch:12x768"):
             policy.check_model(name)
+
+
+def test_the_base_and_the_teacher_of_a_run_are_checked(policy):
     assert policy.check_run(RunConfig("mse", teacher="minilm-stsb")).teacher == "minilm-stsb"
     for names in ({"base": "/etc/passwd"}, {"teacher": "/etc/passwd"}):
         with pytest.raises(InputError, match="model '/etc/passwd' cannot be used here"):
@@ -210,7 +217,7 @@ def test_an_app_for_everybody_fetches_nothing_and_trains_briefly(files):
         assert policy.check_run(RunConfig("regression", max_steps=steps)).max_steps == trained
 
 
-def test_a_run_of_an_app_for_everybody_is_bounded_by_its_rows_and_the_tokens_of_a_batch(files):
+def test_a_run_of_a_public_app_is_bounded_by_rows_and_tokens_of_a_batch(files):
     policy = AccessPolicy([files], is_public=True)
     assert policy.check_run(RunConfig("regression", batch_size=64)).max_steps == 200
     assert policy.check_run(
@@ -236,7 +243,8 @@ def test_every_way_to_start_runs_trains_as_briefly(tmp_path):
     )
     jobs = RunQueue(RunStore(tmp_path / "home"))
     jobs.starts_workers = False
-    access, pairs = AccessPolicy([tmp_path], is_public=True), str(tmp_path / "pairs.csv")
+    access = AccessPolicy([tmp_path], is_public=True)
+    pairs = str(tmp_path / "pairs.csv")
     config = RunConfig(
         "regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000
     )

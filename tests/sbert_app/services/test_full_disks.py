@@ -1,4 +1,4 @@
-"""A home folder on a disk that is full, or that may only be read: one sentence each, nothing left behind."""
+"""`runs/` and `training/sources/home.py`: a full or read-only disk is one sentence, and nothing is left."""
 
 import errno
 import os
@@ -35,9 +35,7 @@ def jobs(tmp_path: Path) -> RunQueue:
     return jobs
 
 
-def test_a_home_on_a_full_disk_can_be_used_and_one_that_cannot_be_written_to_is_named(
-    tmp_path, monkeypatch
-):
+def test_a_home_on_a_full_disk_can_be_used_but_not_a_read_only_one(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", failing(NO_SPACE))
     make_home(tmp_path)
     monkeypatch.setattr(
@@ -60,7 +58,7 @@ def test_a_run_that_cannot_be_written_leaves_nothing(jobs, monkeypatch):
     assert jobs.start(CONFIG).state == "queued"
 
 
-def test_a_run_whose_log_does_not_fit_fails_with_the_reason_and_can_be_resumed(jobs, monkeypatch):
+def test_a_run_on_a_full_disk_fails_with_the_reason_and_can_be_resumed(jobs, monkeypatch):
     from training.trainer import train as training
 
     run = jobs.start(CONFIG)

@@ -1,4 +1,4 @@
-"""What a visitor may use: at once, within a time, and before they have to wait longer and longer."""
+"""`services/access.py`, `Quota`: what a visitor may use at once and within a time; delays that grow."""
 
 from math import inf
 
@@ -32,7 +32,8 @@ class TestWindow:
 
     def test_visitors_are_forgotten_when_there_are_too_many(self, monkeypatch):
         monkeypatch.setattr(access, "MOST_VISITORS", 3)
-        bytes_in_an_hour, at_once = Quota(100, 3600), Quota(100)
+        bytes_in_an_hour = Quota(100, 3600)
+        at_once = Quota(100)
         for n in range(10):
             bytes_in_an_hour.take(str(n), 100)
             at_once.take(str(n), 100)
@@ -41,7 +42,7 @@ class TestWindow:
 
 
 class TestDelay:
-    def test_it_doubles_up_to_a_minute_and_ends_when_what_was_counted_is_forgotten(self):
+    def test_the_delay_doubles_up_to_a_minute_until_failures_are_forgotten(self):
         now = [0.0]
         failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: now[0])
         delays = []
@@ -54,7 +55,7 @@ class TestDelay:
         failures.give_back("a")
         assert failures.seconds_to_wait("a") == 0
 
-    def test_it_stays_a_number_after_days_of_guessing_and_old_mistakes_are_forgotten(self):
+    def test_the_delay_is_bounded_and_old_failures_are_forgotten(self):
         now = [0.0]
         failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: now[0])
         failures.add("a", 5_000)

@@ -1,4 +1,4 @@
-"""Files as other tools write them: the Hub, FlagEmbedding, pandas, spreadsheets and their exporters, Git LFS."""
+"""`data/load.py`: files of the Hub, FlagEmbedding, pandas, spreadsheets and their exporters, Git LFS."""
 
 import json
 import re
@@ -36,7 +36,8 @@ def workbook(
     changes: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> str:
     """A workbook; in the parts that ``changes`` names a pattern is replaced."""
-    book, plain = Workbook(), path.with_suffix(".plain")
+    book = Workbook()
+    plain = path.with_suffix(".plain")
     for row in rows:
         book.worksheets[0].append(row)
     book.save(plain)
@@ -58,9 +59,7 @@ def workbook(
         (["contradiction", "entailment", "neutral"], ("entailment", "neutral", "contradiction")),
     ],
 )
-def test_the_names_of_classes_in_a_parquet_file_decide_what_its_numbers_mean(
-    tmp_path, names, label_names
-):
+def test_class_names_in_a_parquet_file_decide_what_its_numbers_mean(tmp_path, names, label_names):
     features = {"info": {"features": {"label": {"_type": "ClassLabel", "names": names}}}}
     columns = [[a for a, _ in PAIR], [b for _, b in PAIR], [0, 1, 1]]
     table = pa.table(columns, ["sentence1", "sentence2", "label"])
@@ -88,7 +87,7 @@ def test_lists_of_positives_and_negatives_are_rows(tmp_path):
         assert (table.description, table.remarks) == ("UTF-8 text separated by commas", ())
 
 
-def test_the_rows_of_all_splits_are_read_with_a_note_and_those_of_one_by_its_name(tmp_path):
+def test_all_splits_of_a_file_are_read_with_a_note_or_one_by_its_name(tmp_path):
     path = tmp_path / "all.tsv"
     rows = [
         f"{split}\t{a}\t{b}\t{score}"
@@ -189,9 +188,7 @@ def test_labels_as_pandas_writes_them_beside_a_gap(tmp_path):
         ("121", ["1", "2", "1"], "labels (1, 2) that do not say which pairs are matches"),
     ],
 )
-def test_labels_that_their_names_do_not_sort_surely_are_not_read_one_way_in_silence(
-    tmp_path, labels, values, note
-):
+def test_labels_with_unclear_names_are_read_with_a_note(tmp_path, labels, values, note):
     data = load_data(
         lines(
             tmp_path / "a.jsonl",
@@ -253,7 +250,7 @@ def test_the_second_of_two_columns_of_one_name_is_the_other_sentence(tmp_path, s
     assert load_data(str(path)).scores == [1.5]
 
 
-def test_a_backslash_before_a_quote_is_an_escape_where_a_file_has_such_quotes(tmp_path):
+def test_a_backslash_before_a_quote_is_an_escape_and_is_noted(tmp_path):
     path = tmp_path / "mysql.csv"
     path.write_text(
         'sentence1,sentence2,score\n"He said \\"hi, all\\" to me","A greeting",4.5\n"A dog","C:\\\\x",1\n'
@@ -281,9 +278,7 @@ def test_headers_that_are_not_quite_those_of_the_rows(tmp_path, head, rows):
 
 
 @pytest.mark.parametrize("more", ["Total,,42", "\ufeffsentence1,sentence2,label"])
-def test_a_sum_below_the_scores_or_a_header_among_labels_does_not_change_how_they_are_read(
-    tmp_path, more
-):
+def test_a_sum_or_a_header_among_labels_does_not_change_their_reading(tmp_path, more):
     path = tmp_path / "a.csv"
     path.write_text(
         f"sentence1,sentence2,label\na cat,a dog,1\n{more}\na car,a bus,0\n", encoding="utf-8"

@@ -92,9 +92,12 @@ def test_a_named_scale_and_named_labels_come_before_the_evidence():
         ["04. Mai", "3"],
     ],
 )
-def test_shares_of_several_wholes_and_scores_that_a_spreadsheet_took_for_dates_are_refused(cells):
+def test_scores_that_are_mixed_shares_or_dates_are_refused(cells):
     with pytest.raises(InputError, match=r"is not a number|is not in 0 to 5"):
         scored(cells)
+
+
+def test_shares_are_stretched_from_the_scale_that_is_given():
     assert scored(["85%", "50%"], scale="50-100").scores == pytest.approx([3.5, 0])
 
 
@@ -127,7 +130,7 @@ def test_labels_say_in_many_words_what_is_a_match():
         assert (matches.tolist(), len(data)) == ([False, True, False], 3)
 
 
-def test_labels_of_which_none_says_so_are_refused_in_a_sentence_that_names_them():
+def test_labels_that_do_not_say_what_matches_are_refused_by_name():
     data = labelled(["ham", "spam"])
     with pytest.raises(
         InputError, match=r"of x \(ham, spam\) do not say which pairs are matches; .*labels="
@@ -159,8 +162,14 @@ def test_codes_of_missing_values_beside_ratings_are_no_scores():
         "3 rows without a score left out",
         "read as: scores from 0 to 5; ?scale=0-4 reads them otherwise; -999 and 99 as no score",
     )
+
+
+def test_a_label_that_is_named_is_not_a_missing_value():
     assert GoldColumn.of("label", ["yes", "?"], labels="yes:1,?:0").read(["?"])[0].tolist() == [0]
     assert not GoldColumn.of("label", ["yes", "?"], labels="yes:1,?:0").is_missing("?")
+
+
+def test_a_scale_with_room_for_99_takes_it_for_a_score():
     assert scored([10, 99, 50, 70]).scores == pytest.approx([0.5, 4.95, 2.5, 3.5])
     assert "?scale=0-6" in scored([0, 6, 3, 1]).notes[0]
 
@@ -179,7 +188,7 @@ def test_stretching_keeps_the_order_and_the_bounds(scores):
     assert all(gold[i] <= gold[j] for i, j in pairwise(order))
 
 
-def test_labels_are_numbered_in_order_and_fractions_are_scores():
+def test_labels_are_numbered_in_order():
     assert labelled(["neutral", "Contradiction", "entailment"]).labels == [1, 2, 0]
     numbered = labelled([2, 0, 1])
     assert (numbered.labels, numbered.label_names) == ([2, 0, 1], NLI_LABELS)
@@ -189,8 +198,14 @@ def test_labels_are_numbered_in_order_and_fractions_are_scores():
     assert labelled(["spam", "ham", "spam"]).labels == [1, 0, 1]
     many = labelled([10, 9, "9", 10.0])
     assert (many.labels, many.label_names) == ([1, 0, 0, 1], ("9", "10"))
+
+
+def test_fractions_are_scores_and_not_labels():
     similar = labelled([0.5, 1.0, 0.0])
     assert (similar.kind, similar.scores) == (SCORED, [2.5, 5.0, 0.0])
     assert similar.notes == ("read as: scores from 0 to 1 stretched to 0–5",)
+
+
+def test_too_many_different_labels_are_refused():
     with pytest.raises(InputError, match="1,001 different labels"):
         labelled([f"label {i}" for i in range(1001)])

@@ -159,7 +159,7 @@ def test_label_studio_writes_json_into_cells_of_csv(tmp_path):
     assert load_data(str(path)).scores == SCORES
 
 
-def test_rejected_assignments_of_mechanical_turk_are_out_and_the_others_are_averaged(tmp_path):
+def test_rejected_assignments_of_mechanical_turk_are_left_out(tmp_path):
     header = "HITId,WorkerId,AssignmentStatus,Input.sentence1,Input.sentence2,Answer.score"
     rows = []
     for at, (pair, score) in enumerate(zip(PAIRS_OF_TEXTS, SCORES, strict=True)):
@@ -189,7 +189,7 @@ def test_labels_are_those_of_the_majority_and_divided_ones_are_out(tmp_path):
     )
 
 
-def test_rows_of_the_same_pairs_are_judgements_of_them_even_without_a_column_of_raters(tmp_path):
+def test_equal_pairs_without_a_rater_column_are_several_judgements(tmp_path):
     rows = [
         (*pair, value)
         for pair, score in zip(PAIRS_OF_TEXTS, SCORES, strict=True)
@@ -206,7 +206,7 @@ def test_rows_of_the_same_pairs_are_judgements_of_them_even_without_a_column_of_
     )
 
 
-def test_unsure_words_are_no_labels_and_said(tmp_path):
+def test_unsure_words_are_left_out_or_counted_as_no(tmp_path):
     rows = [
         (*pair, word)
         for pair, word in zip(PAIRS_OF_TEXTS, ["yes", "maybe", "no", "no"], strict=True)
@@ -306,9 +306,12 @@ def test_a_wide_first_row_does_not_hide_the_tabs(tmp_path):
     assert load_data(str(path)).scores == SCORES
 
 
-def test_grades_of_which_some_are_missing_are_scores_and_a_scale_may_be_reversed(tmp_path):
+def test_grades_of_which_some_are_missing_are_scores(tmp_path):
     path = jsonl(tmp_path / "a.jsonl", rows_of([5.0, 4.0, 0.0, 0.0], "label"))
     assert load_data(path).scores == [5, 4, 0, 0]
+
+
+def test_a_scale_may_be_reversed(tmp_path):
     path = table(
         tmp_path / "a.csv",
         "text1,text2,Overall",

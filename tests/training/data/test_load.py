@@ -210,7 +210,7 @@ def test_a_drawn_negative_is_never_a_positive_of_its_anchor(seed, rows):
     assert seen == transformed(data, "triplet", seed)
 
 
-def test_what_an_objective_cannot_learn_from_is_said():
+def test_data_that_an_objective_cannot_learn_from_is_refused():
     with pytest.raises(InputError, match="too few different sentences"):
         transformed(Dataset("toy", (["a"], ["b"])), "triplet")
     with pytest.raises(
@@ -285,12 +285,15 @@ def test_labels_with_an_order_are_scores_for_a_ranking(objective):
     ]
 
 
-def test_simcse_takes_each_sentence_twice_and_distillation_no_scores():
+def test_simcse_takes_each_sentence_twice():
     data = Dataset("toy", (["a", "b", "a"], ["c", "a", "d"]), scores=[1.0, 2.0, 3.0])
     seen = transformed(data, "simcse")
     assert seen.columns == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
     assert (list(seen.rows), seen.kind) == ([1, 2, 1, 3], PAIRS)
     assert transformed(Dataset("toy", (["a", "b"],)), "simcse").columns == (["a", "b"], ["a", "b"])
+
+
+def test_distillation_does_not_use_gold_scores():
     seen = transformed(pairs(2, scores=[1.0, 2.0]), "mse")
     assert (seen.kind, seen.notes[-1]) == (
         PAIRS,
@@ -346,7 +349,7 @@ def test_names_of_data_sets_are_told_from_paths():
             check_data_name(name)
 
 
-def test_a_gzip_file_that_unpacks_to_too_much_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
+def test_a_gzip_bomb_is_refused_and_leaves_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(table_module, "MOST_UNPACKED", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()

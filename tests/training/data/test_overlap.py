@@ -36,7 +36,7 @@ def vectors(sentences: list[str]) -> np.ndarray:
     )
 
 
-def test_a_row_is_nearly_known_if_each_sentence_is_near_one_of_the_same_row():
+def test_a_row_is_nearly_known_if_both_sentences_are_near_one_row():
     known = Dataset("known", (["A cat sleeps.", "It rains."], ["Dogs bark.", "Men sing."]))
     near = [("The dogs bark!", "The cat sleeps"), ("it rains", "The men sing.")]
     others = [
@@ -65,7 +65,7 @@ def test_nothing_is_encoded_where_no_words_are_shared():
     assert (found.equal, found.near) == (1, 0)
 
 
-def test_what_would_take_too_long_is_not_counted(monkeypatch):
+def test_an_overlap_that_would_take_too_long_is_not_counted(monkeypatch):
     for bound in ("MOST_ROWS", "MOST_PAIRS"):
         with monkeypatch.context() as patch:
             patch.setattr(f"training.data.overlap.{bound}", 0)

@@ -1,4 +1,4 @@
-"""Data that is in memory: lists, tuples, dictionaries, DataFrames, data sets of the datasets library."""
+"""`data/dataset.py`: data in memory: lists, tuples, dictionaries, DataFrames, data sets of the datasets library."""
 
 import datasets
 import numpy as np
@@ -9,7 +9,8 @@ from training import Dataset, InputError, open_model, score
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import as_dataset
 
-FIRST, SECOND = ["a cat", "a dog", "a car"], ["a kitten", "a puppy", "a tree"]
+FIRST = ["a cat", "a dog", "a car"]
+SECOND = ["a kitten", "a puppy", "a tree"]
 
 
 def test_pairs_have_scores_or_labels_or_neither():
@@ -124,7 +125,7 @@ def test_class_labels_of_the_datasets_library_have_their_names():
         (lambda: Dataset.from_file("nowhere.csv"), "There is no file nowhere.csv"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(make, message):
+def test_data_that_cannot_be_used_is_refused_in_one_sentence(make, message):
     with pytest.raises(InputError, match=message):
         make()
 
@@ -147,12 +148,15 @@ def test_the_pairs_of_a_frame_get_a_score_each():
     assert score(frame[:0], "tfidf", columns="left,right").empty
 
 
-def test_a_frame_in_doubt_is_asked_about_and_what_is_none_is_named():
+def test_a_frame_whose_columns_are_in_doubt_is_asked_about():
     texts = pd.DataFrame({"one": FIRST, "two": SECOND, "three": FIRST[::-1]})
     with pytest.raises(InputError, match="but two with sentences are needed"):
         score(texts[["one"]], "tfidf")
     with pytest.raises(InputError, match="columns"):
         score(texts, "tfidf")
+
+
+def test_score_names_an_argument_that_is_not_a_frame():
     with pytest.raises(
         InputError, match="score takes a DataFrame and then a model; its first argument is a list"
     ):

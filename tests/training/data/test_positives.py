@@ -1,4 +1,4 @@
-"""No objective takes a pair that people judged different for one that belongs together, by no name of the column."""
+"""`data/transforms.py`: no objective takes a pair that people judged different for a positive."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files that can be read in several ways: how they are read is said, or they are refused."""
+"""`data/load.py`: files that can be read in several ways; how they are read is said, or they are refused."""
 
 import json
 
@@ -145,7 +145,8 @@ def test_missing_values_as_databases_write_them_are_no_text(tmp_path, missing):
 
 
 def test_a_sheet_of_ids_is_not_read_before_one_of_sentences(tmp_path):
-    book, path = Workbook(), tmp_path / "a.xlsx"
+    book = Workbook()
+    path = tmp_path / "a.xlsx"
     for row in (("id1", "id2"), (1, 2)):
         book.worksheets[0].append(row)
     pairs = book.create_sheet("Pairs")

@@ -1,4 +1,4 @@
-"""Retrieval data: BEIR's layout, a file of judgements, a set of pairs; each damage is one sentence."""
+"""`data/load.py`, retrieval: BEIR's layout, a file of judgements, a set of pairs; each damage is one sentence."""
 
 import json
 from pathlib import Path
@@ -139,9 +139,12 @@ def test_the_second_sentence_of_a_positive_pair_is_found_by_the_first(tmp_path: 
     assert data.relevant == [{0: 1.0}, {1: 1.0}]
 
 
-def test_texts_by_id_are_as_in_sentence_transformers_and_no_data_for_training(tmp_path: Path):
+def test_texts_by_id_are_read_as_sentence_transformers_does():
     data = RetrievalData.from_dicts({"q": "dogs"}, {"b": "B", "a": "A"}, {"q": {"b"}})
     assert (data.documents, data.relevant) == (["A", "B"], [{1: 1.0}])
+
+
+def test_retrieval_data_is_not_read_for_training(tmp_path: Path):
     for name in (f"beir:{tmp_path}", "nanobeir:SciFact"):
         with pytest.raises(
             InputError, match="holds queries, documents and judgements, which evaluate measures"

@@ -150,11 +150,14 @@ def test_without_a_map_a_word_adds_what_the_cosine_loses_without_it(encoder, kin
     assert len(found.words_b) == len(found.added_b) == 5
 
 
-def test_odd_sentences_and_a_notebook_shows_escaped_text(encoder):
+def test_words_of_odd_sentences_add_finite_numbers(encoder):
     model = encoder.with_pooling("cls")
     for a, b in (("", "a"), ("\ud800 😀", "no " * 30), ("!?", "…")):
         found = attribute(model, a, b)
         assert np.isfinite([*found.added_a, *found.added_b]).all()
+
+
+def test_a_notebook_shows_escaped_text(encoder):
     html = attribute(encoder, "a <b>cat</b>", "a dog")._repr_html_()
     assert "&lt;" in html and "<b>" not in html
     assert "<th>cat</th>" in html and "<th>dog</th>" in html

@@ -17,7 +17,9 @@ from training.evaluation.bootstrap import (
 
 @pytest.mark.parametrize("statistic", ["spearman", "pearson"])
 def test_intervals_cover_the_truth_about_19_times_in_20(statistic):
-    random, covered, truth = np.random.default_rng(0), 0, 0.6
+    random = np.random.default_rng(0)
+    covered = 0
+    truth = 0.6
     for _ in range(60):
         x = random.standard_normal(120)
         y = truth * x + np.sqrt(1 - truth**2) * random.standard_normal(120)
@@ -61,15 +63,19 @@ def test_the_formula_takes_over_where_it_agrees_with_the_bootstrap(statistic, ra
     assert formula[:2] == pytest.approx((low, high), abs=0.003)
 
 
-def test_two_models_see_the_same_resamples_and_degenerate_ones_have_no_correlation():
+def test_two_models_see_the_same_resamples():
     assert bootstrap_interval(np.arange(9.0), 2 * np.arange(9.0), "pearson")[:2] == pytest.approx(
         (1, 1)
     )
     random = np.random.default_rng(0)
     gold = random.standard_normal(100)
     scores = gold + random.standard_normal(100)
-    first, second = bootstrap_replicates(scores, gold), bootstrap_replicates(3 * scores - 1, gold)
+    first = bootstrap_replicates(scores, gold)
+    second = bootstrap_replicates(3 * scores - 1, gold)
     np.testing.assert_allclose(first, second)
+
+
+def test_degenerate_resamples_have_no_correlation():
     replicates = bootstrap_replicates(np.arange(3.0), np.arange(3.0), resamples=200)
     assert np.isnan(replicates).any()
     assert replicates[~np.isnan(replicates)] == pytest.approx(1)
@@ -80,7 +86,8 @@ def test_replicates_are_the_correlations_of_the_drawn_pairs(statistic):
     """Also with ties, against scipy."""
     correlation = stats.spearmanr if statistic == "spearman" else stats.pearsonr
     random = np.random.default_rng(7)
-    x, y = random.standard_normal(40), random.integers(5, size=40).astype(float)
+    x = random.standard_normal(40)
+    y = random.integers(5, size=40).astype(float)
     drawn = np.random.default_rng(3).integers(40, size=(50, 40))
     expected = [correlation(x[row], y[row]).statistic for row in drawn]
     assert bootstrap_replicates(x, y, statistic, resamples=50, seed=3) == pytest.approx(expected)
@@ -117,7 +124,8 @@ def sharing(
 def test_the_factor_is_the_dyadic_robust_one_of_its_definition():
     """Over all pairs of rows that share a sentence, in either column, each once; corrected for few sentences."""
     random = np.random.default_rng(0)
-    columns, influence = random.integers(6, size=(2, 30)), random.standard_normal(30)
+    columns = random.integers(6, size=(2, 30))
+    influence = random.standard_normal(30)
     keys = sentence_keys([[f"s{i}" for i in column] for column in columns])
     rows = np.bincount(keys[:, :2].ravel())
     enlarged = 1 / (1 - rows / 30)
@@ -160,7 +168,9 @@ def test_no_interval_leaves_the_values_that_a_figure_can_have():
 )
 def test_intervals_of_pairs_that_share_sentences_cover_the_truth(n, sentences, own):
     """In 92 to 97 of 100 samples (benchmarks/README.md); at 0.8 those that take pairs as independent do not."""
-    truth, samples, coverage = 6 / np.pi * np.arcsin(TRUTH / 2), 400, np.zeros(2)
+    truth = 6 / np.pi * np.arcsin(TRUTH / 2)
+    samples = 400
+    coverage = np.zeros(2)
     for seed in range(samples):
         x, y, keys = sharing(n, sentences, own, seed)
         rho = correlation(x, y, resamples=300, keys=keys)

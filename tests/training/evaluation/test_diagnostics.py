@@ -40,7 +40,8 @@ def test_uniformity_and_alignment_are_wang_and_isolas():
     x = torch.nn.functional.normalize(torch.tensor(draw(20, 8)), dim=1)
     expected = torch.pdist(x, p=2).pow(2).mul(-2).exp().mean().log()
     assert uniformity(x.numpy()) == pytest.approx(expected.item(), abs=1e-5)
-    x, y = draw(10, 8), draw(10, 8, seed=1)
+    x = draw(10, 8)
+    y = draw(10, 8, seed=1)
     assert alignment(x, x * 3) == pytest.approx(0, abs=1e-6)
     assert alignment(np.eye(2), np.eye(2)[::-1]) == pytest.approx(2)
     expected = (
@@ -52,18 +53,24 @@ def test_uniformity_and_alignment_are_wang_and_isolas():
     assert alignment(x, y) == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_effective_rank_of_orthogonal_directions_is_their_number_and_lengths_do_not_matter():
+def test_effective_rank_of_orthogonal_directions_is_their_number():
     for rank in (1, 3, 8):
         vectors = np.repeat(np.eye(8)[:rank], 5, axis=0)
         assert effective_rank(vectors) == pytest.approx(rank, abs=1e-4)
+
+
+def test_lengths_of_vectors_do_not_matter():
     vectors = draw(8, 4)
     assert diagnose(vectors * 100, vectors) == pytest.approx(diagnose(vectors, vectors), abs=1e-4)
 
 
-def test_a_healthy_cloud_is_not_flagged_and_too_few_sentences_give_no_figure():
+def test_a_healthy_cloud_of_vectors_is_not_flagged_as_collapsed():
     figures = diagnose(draw(100, 64), draw(100, 64, 1))
     assert abs(figures["random_cosine"]) < 0.05
     assert collapsed(figures) is None
+
+
+def test_too_few_sentences_give_no_figure():
     assert math.isnan(uniformity(draw(1, 4)))
     assert math.isnan(random_cosines(draw(1, 4))[0])
     assert collapsed({"random_cosine": float("nan")}) is None

@@ -24,7 +24,7 @@ def test_correlations_equal_scipys(x, random):
     assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-9)
 
 
-def test_what_is_no_number_or_never_varies_has_no_rank_or_correlation():
+def test_constant_or_missing_values_have_no_correlation():
     assert np.isnan(spearman([1.0, np.nan, 2.0], [1, 2, 3]))
     assert np.isnan(spearman([1, 1, 1], [1, 2, 3]))
     assert np.isnan(pearson([1], [1]))
@@ -55,7 +55,7 @@ def test_alpha_of_the_papers_examples(level, alpha):
 
 
 @pytest.mark.parametrize("ratings", [[[1, 1, 1], [1, 1, 1]], [[1, N, 3], [N, 2, N]], [[1, 2, 3]]])
-def test_without_variation_or_without_two_ratings_of_an_item_it_is_undefined(ratings):
+def test_alpha_is_undefined_without_variation_or_two_ratings_of_an_item(ratings):
     assert np.isnan(krippendorff_alpha(np.array(ratings, dtype=float)))
 
 
@@ -66,7 +66,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, ma
 
 
 @given(PAIRS, st.randoms())
-def test_pair_classification_is_that_of_sentence_transformers_and_scikit_learn(rows, random):
+def test_f1_and_average_precision_equal_those_of_the_referees(rows, random):
     """Where two thresholds are equally good, which one it is depends on rounding; the order of rows does not matter."""
     scores, labels = np.array(rows, dtype=float).T
     figures = classify_pairs(scores, labels)
@@ -103,6 +103,6 @@ def test_pair_classification_by_hand():
 @pytest.mark.parametrize(
     ("scores", "labels"), [([0.1, 0.2], [1, 1]), ([0.1, 0.2], [0, 0]), ([0.1, np.nan], [1, 0])]
 )
-def test_without_both_labels_or_with_scores_that_are_no_numbers_there_is_no_answer(scores, labels):
+def test_classification_needs_both_labels_and_scores_that_are_numbers(scores, labels):
     with pytest.raises(ValueError, match=r"both labels|not a number"):
         classify_pairs(np.array(scores), np.array(labels))

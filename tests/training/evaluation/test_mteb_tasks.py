@@ -26,7 +26,8 @@ def stsb():
 
 def test_the_sts_benchmark_gives_the_figures_of_evaluate(stsb):
     task, data = stsb
-    scorer, counts = open_model("scratch:1x32", dtype="float32"), []
+    scorer = open_model("scratch:1x32", dtype="float32")
+    counts = []
     answer = evaluate_task(scorer, task, on_progress=lambda done, total: counts.append(done))
     ours = evaluate(scorer, data)
     assert (answer["data"], answer["type"], answer["model"]) == (

@@ -87,10 +87,8 @@ def test_graded_figures_are_those_of_pytrec_eval(texts, model: Path, relevant_fr
     referee = pytrec_eval.RelevanceEvaluator(
         grades, set(names), relevance_level=max(relevant_from, 1)
     )
-    encoder, data = (
-        Encoder.load(str(model), dtype="float32"),
-        RetrievalData.from_dicts(queries, corpus, grades),
-    )
+    encoder = Encoder.load(str(model), dtype="float32")
+    data = RetrievalData.from_dicts(queries, corpus, grades)
     rankings = encoder.search(data.queries, data.documents, 60)
     ids = sorted(corpus)
     run = {
@@ -109,7 +107,8 @@ def test_graded_figures_are_those_of_pytrec_eval(texts, model: Path, relevant_fr
 def test_a_corpus_in_parts_is_ranked_as_a_whole(
     texts, model: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    queries, corpus = list(texts[0].values()), list(texts[1].values())
+    queries = list(texts[0].values())
+    corpus = list(texts[1].values())
     encoder = Encoder.load(str(model), dtype="float32")
     whole = encoder.search(queries, corpus, 20)
     monkeypatch.setattr(encoder, "chunk_size", 7)
@@ -145,12 +144,16 @@ def test_bm25_is_its_formula():
     documents = ["The cat sat on the mat.", "A cat and a cat!", "Dogs bark", "", "The dog sat"]
     queries = ["cat sat", "the the dogs", "zebra"]
     words = [re.findall(r"\w+", text.lower()) for text in documents]
-    mean, n, k1, b = np.mean([len(each) for each in words]), len(documents), 0.9, 0.4
+    mean = np.mean([len(each) for each in words])
+    n = len(documents)
+    k1 = 0.9
+    b = 0.4
 
     def score(query: str, document: list[str]) -> float:
         total = 0.0
         for word in query.split():
-            occurs_in, tf = sum(word in each for each in words), document.count(word)
+            occurs_in = sum(word in each for each in words)
+            tf = document.count(word)
             idf = math.log(1 + (n - occurs_in + 0.5) / (occurs_in + 0.5))
             total += idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * len(document) / mean))
         return total
@@ -181,7 +184,8 @@ class Ranked(Retriever):
     """A retriever of known rankings."""
 
     def __init__(self, name: str, *rankings: list[int]):
-        self.name, self.rankings = name, rankings
+        self.name = name
+        self.rankings = rankings
 
     def search(self, queries, documents, k, **_):
         return [np.array(rows[:k], dtype=np.int64) for rows in self.rankings]
@@ -242,8 +246,14 @@ def test_the_interval_holds_the_mean_and_the_test_is_paired(texts):
     recall = one.estimate("recall@10")
     assert recall.value == pytest.approx(np.mean([1 / len(each) for each in rows]))
     assert recall.low < recall.value < recall.high
-    apart, none = best.difference(one, "recall@10"), best.difference(one, "mrr@10")
+    apart = best.difference(one, "recall@10")
+    none = best.difference(one, "mrr@10")
     assert apart.points == pytest.approx(100 * (1 - recall.value))
     assert (apart.p_value < 0.05, none.p_value) == (True, 1.0)
+
+
+def test_a_cutoff_is_at_least_1(texts):
+    data = RetrievalData.from_dicts(*texts)
+    rows = [list(found) for found in data.relevant]
     with pytest.raises(InputError, match="must be at least 1"):
         evaluate_retrieval(Ranked("best", *rows), data, cutoffs=(0,))

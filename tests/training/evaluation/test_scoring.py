@@ -26,7 +26,8 @@ def test_the_referee_agrees_under_each_similarity(tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
-    data, folder = load_data("stsb:test").select(range(100)), make_model(tmp_path / "tiny")
+    data = load_data("stsb:test").select(range(100))
+    folder = make_model(tmp_path / "tiny")
     result = evaluate(Encoder.load(str(folder), dtype="float32"), data)
     referee = EmbeddingSimilarityEvaluator(
         *data.columns, data.scores, similarity_fn_names=list(SIMILARITIES)
@@ -37,9 +38,12 @@ def test_the_referee_agrees_under_each_similarity(tmp_path):
         assert result["pearson"][name] == pytest.approx(theirs[f"pearson_{name}"], abs=1e-4)
 
 
-def test_triplets_are_scored_by_any_model_and_pairs_without_scores_by_none():
+def test_pairs_without_scores_are_refused():
     with pytest.raises(InputError, match="needs scored pairs, labelled pairs or triplets"):
         evaluate(Encoder.load("scratch:1x32"), Dataset("mine", (["a"], ["b"])))
+
+
+def test_triplets_are_scored_by_any_model():
     rows = (
         ["a dog runs"] * 2,
         ["a dog is running", "stocks fell"],
@@ -47,6 +51,9 @@ def test_triplets_are_scored_by_any_model_and_pairs_without_scores_by_none():
     )
     assert evaluate(open_model("tfidf"), Dataset("mine", rows))["accuracy"]["cosine"] == 0.5
     assert evaluate(open_model("minilm-stsb"), Dataset("mine", rows))["accuracy"] == {"score": 0.5}
+
+
+def test_sentence_vectors_are_those_of_encode():
     scorer = open_model("scratch:1x32")
     assert sentence_vectors(scorer, ["a"]) == pytest.approx(scorer.encode(["a"], normalize=None))
 

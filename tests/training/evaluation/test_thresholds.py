@@ -35,7 +35,7 @@ def beta_drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 MODELS = {"normal": drawn, "beta": beta_drawn}
 
 
-def test_the_best_f1_is_chosen_on_one_half_and_the_figures_are_those_of_the_other():
+def test_the_best_f1_is_chosen_on_one_half_and_measured_on_the_other():
     """With scikit-learn as the referee, also of the average precision, which is that of all pairs."""
     scores, matches = drawn()
     chosen_on, reported_on = halves(matches, seed=0)
@@ -77,7 +77,7 @@ class TestPrecision:
         assert len(offered) >= least
         assert sum(offered) >= 0.9 * len(offered)
 
-    def test_a_precision_that_no_threshold_reaches_is_offered_the_less_the_more_it_is_missed(self):
+    def test_an_unreachable_precision_is_seldom_offered(self):
         """The hardest case: pairs above every threshold match with a probability just below 0.95."""
         offers = []
         for flat in (0.949, 0.94, 0.93):
@@ -105,9 +105,7 @@ class TestPrecision:
             choose_threshold(*beta_drawn(100))
 
     @pytest.mark.parametrize(("name", "kind", "precision"), FORECASTS)
-    def test_a_number_of_missing_pairs_suffices_and_is_named_where_the_precision_is_well_within_reach(
-        self, name, kind, precision
-    ):
+    def test_the_number_of_missing_pairs_that_is_named_suffices(self, name, kind, precision):
         """In nine of ten samples of 100 to 1,000 pairs."""
         criterion = Criterion("precision", precision)
         enough = []
@@ -157,7 +155,8 @@ class TestPrecision:
         )
 
     def test_what_no_threshold_reaches_is_said_and_not_invented(self):
-        scores, matches = np.tile([0.9, 0.8, 0.7, 0.6], 20), np.tile([False, True, False, True], 20)
+        scores = np.tile([0.9, 0.8, 0.7, 0.6], 20)
+        matches = np.tile([False, True, False, True], 20)
         choice = decide(scores, matches, ("precision=0.95",)).choices[0]
         assert not choice.exists
         assert np.isnan(choice.recall.value)
@@ -232,7 +231,7 @@ class TestIntervals:
         )
 
 
-def test_criteria_are_written_as_they_are_read_and_anything_else_is_refused():
+def test_criteria_are_read_as_written_and_anything_else_is_refused():
     for text in ("best-f1", "precision=0.95", "0.8", "-0.25"):
         assert str(Criterion.parse(text)) == text
     for text in (
@@ -287,7 +286,8 @@ def test_the_answer_is_plain_json_of_no_more_criteria_than_allowed():
     assert json.loads(json.dumps(values))["choices"][0]["threshold"]["low"] > 0
     assert list(dict.fromkeys(each["criterion"] for each in values["choices"])) == list(CRITERIA)
     assert "curve" not in values
-    scores, matches = np.array([0.1, 0.9]), np.array([False, True])
+    scores = np.array([0.1, 0.9])
+    matches = np.array([False, True])
     assert len(decide(scores, matches, ["0.5"] * MOST_CRITERIA).choices) == MOST_CRITERIA
     with pytest.raises(InputError, match="2,000 thresholds are asked for; at most 20"):
         decide(scores, matches, ["0.5"] * 2_000)

@@ -13,7 +13,7 @@ rows_lists = st.lists(
 
 
 @given(lengths=lengths_lists, budget=budgets)
-def test_the_batches_are_a_partition_longest_first_and_as_full_as_the_budget_allows(
+def test_batches_are_a_partition_longest_first_and_full_to_the_budget(
     lengths: list[int], budget: int
 ):
     batches = list(plan(lengths, budget))
@@ -26,8 +26,11 @@ def test_the_batches_are_a_partition_longest_first_and_as_full_as_the_budget_all
         assert (len(rows) + 1) * max(1, *(lengths[i] for i in rows)) > budget
 
 
-def test_rows_of_one_length_keep_their_order_and_nothing_makes_no_batch():
+def test_rows_of_one_length_keep_their_order():
     assert [rows.tolist() for rows in plan([3, 3, 3, 3, 3], 6)] == [[0, 1], [2, 3], [4]]
+
+
+def test_no_rows_make_no_batch():
     assert list(plan([], 100)) == []
 
 

@@ -1,4 +1,4 @@
-"""int8: vectors and scores stay close to float32's, and where the processor or the model cannot, it is said."""
+"""`inference/layers.py`, int8: vectors and scores stay close to float32's; machines and models that cannot."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,8 @@ SENTENCES = ["a man is playing a guitar", "the dog runs in the park", "a", ""]
 def product() -> tuple[nn.Linear, ObservedLinear, torch.Tensor]:
     """A product that has seen inputs with two channels of large values, as norms have them."""
     torch.manual_seed(0)
-    linear, x = nn.Linear(64, 48), torch.randn(200, 64)
+    linear = nn.Linear(64, 48)
+    x = torch.randn(200, 64)
     x[:, :2] *= 40
     observed = ObservedLinear(linear.weight, linear.bias)
     with torch.no_grad():
@@ -41,18 +42,22 @@ def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
 
 @needs_int8
 @torch.no_grad()
-def test_a_product_in_8_bits_is_close_to_that_in_32_and_inputs_beyond_what_was_seen_are_clipped(
-    product, monkeypatch
-):
+def test_a_product_in_8_bits_is_close_to_that_in_32_bits(product, monkeypatch):
     linear, observed, x = product
-    rounded, residual = Int8Linear(observed, smooth=True), torch.randn(200, 48)
+    rounded = Int8Linear(observed, smooth=True)
+    residual = torch.randn(200, 48)
     assert relative_error(rounded(x), linear(x)) < 0.02
     assert relative_error(rounded.plus(x, residual), linear(x) + residual) < 0.02
-    edge, plain = torch.full((1, 64), float(observed.high.max())), Int8Linear(observed)
-    torch.testing.assert_close(plain(edge * 100), plain(edge))
     # Where two products are added in 16 bits, weights leave room.
     monkeypatch.setattr(layers, "weight_max", lambda: 63)
     assert relative_error(Int8Linear(observed, smooth=True)(x), linear(x)) < 0.04
+
+
+def test_inputs_beyond_the_range_that_was_seen_are_clipped(product):
+    _, observed, _ = product
+    edge = torch.full((1, 64), float(observed.high.max()))
+    plain = Int8Linear(observed)
+    torch.testing.assert_close(plain(edge * 100), plain(edge))
 
 
 @needs_int8
@@ -92,7 +97,7 @@ def test_the_shipped_cross_encoder_in_int8():
     np.testing.assert_allclose(rounded.predict(pairs), exact.predict(pairs), atol=0.05)
 
 
-def test_models_that_cannot_are_refused_by_name_and_none_is_trained(tmp_path: Path):
+def test_models_without_int8_are_refused_and_none_is_trained_in_int8(tmp_path: Path):
     folder = str(make_model(tmp_path / "modern", "modernbert"))
     with pytest.raises(
         InputError, match="cannot compute in int8: that is for BERT's family, not for modernbert"
@@ -105,7 +110,7 @@ def test_models_that_cannot_are_refused_by_name_and_none_is_trained(tmp_path: Pa
         TrainingModel(encoder, Regression())
 
 
-def test_machines_that_cannot_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_machines_without_int8_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = str(make_model(tmp_path / "tiny"))
     has_int8.cache_clear()
     monkeypatch.setattr(torch.ops, "onednn", SimpleNamespace())

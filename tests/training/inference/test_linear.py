@@ -1,4 +1,4 @@
-"""Linear layers: oneDNN's private operators multiply as public functions do, and without them nothing changes."""
+"""`inference/layers.py`: oneDNN's private operators multiply as public functions do, and are not needed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,11 +29,9 @@ def no_cache() -> Iterator[None]:
 def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
     if not has_onednn("cpu", dtype):
         pytest.skip("no oneDNN here")
-    layer, x, residual = (
-        nn.Linear(48, 32),
-        torch.randn(70, 48).to(dtype),
-        torch.randn(70, 32).to(dtype),
-    )
+    layer = nn.Linear(48, 32)
+    x = torch.randn(70, 48).to(dtype)
+    residual = torch.randn(70, 32).to(dtype)
     plain, fast = (kind(layer.weight, layer.bias, dtype) for kind in (FusedLinear, OneDnnLinear))
     for a, b in [
         (plain(x), fast(x)),

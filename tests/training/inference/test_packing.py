@@ -1,4 +1,4 @@
-"""Packing: every sentence once, each row within its width, nothing lost, nothing seen that is not one's own."""
+"""`inference/batching.py`, packed rows: every sentence once, within its width, seeing only its own tokens."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def width_of(row: list[int], lengths: list[int]) -> int:
 
 
 @given(lengths=lengths_lists, budget=budgets)
-def test_every_sentence_has_one_place_in_rows_of_one_width_within_the_budget(
+def test_every_sentence_has_one_place_in_packed_rows_within_the_budget(
     lengths: list[int], budget: int
 ):
     batches = list(plan_rows(lengths, budget))
@@ -43,11 +43,14 @@ def test_no_gap_is_left_that_another_row_could_have_filled(lengths: list[int]):
         assert room[a] < shortest[b] or room[b] < shortest[a]
 
 
-def test_a_gap_is_closed_by_a_wider_row_and_a_mask_exists_only_where_it_is_needed():
+def test_a_padding_gap_is_closed_by_a_wider_row():
     # 32 would hold one, 64 hold all three
     assert list(plan_rows([20, 20, 20], 64)) == [[[0, 1, 2]]]
     assert list(plan_rows([TOKEN_MULTIPLE - GAP, 33], 64)) == [[[1, 0]]]
     assert list(plan_rows([TOKEN_MULTIPLE - GAP, 32], 64)) == [[[1], [0]]]
+
+
+def test_full_rows_without_padding_need_no_mask():
     full = collate([[7] * 64, [8] * 64], [[0], [1]])
     assert full.mask is None
     assert full.attention_bias(torch.float32) is None

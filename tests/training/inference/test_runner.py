@@ -80,7 +80,7 @@ def test_float32_is_the_module_alone_with_each_sentence(model: nn.Module, length
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_only_what_is_not_of_berts_family_is_padded(tmp_path: Path, architecture: str):
+def test_only_models_outside_of_the_bert_family_need_padding(tmp_path: Path, architecture: str):
     kind = PaddedRunner if architecture in ("t5", "qwen3", "gemma3") else PackedRunner
     assert type(build_runner(backbone(tmp_path, architecture), torch.float32, pad_id=0)) is kind
 
@@ -103,8 +103,9 @@ def test_bfloat16_is_close_and_computed_in_bfloat16(model: nn.Module):
         )
 
 
-def test_what_is_trained_later_changes_nothing(model: nn.Module):
-    ids, trained = sentences([5, 9]), copy.deepcopy(model)
+def test_training_a_model_later_does_not_change_its_runner(model: nn.Module):
+    ids = sentences([5, 9])
+    trained = copy.deepcopy(model)
     prepared = build_runner(trained, torch.float32, pad_id=0)
     before = run(prepared, ids)
     with torch.no_grad():
@@ -154,13 +155,14 @@ def test_every_modernbert_is_fused_and_exact(tmp_path: Path, setting: dict[str, 
 def test_another_activation_or_direction_runs_as_it_is(
     tmp_path: Path, architecture: str, setting: dict[str, object]
 ):
-    model, ids = backbone(tmp_path, architecture, **setting), sentences([7, 30])
+    model = backbone(tmp_path, architecture, **setting)
+    ids = sentences([7, 30])
     runner = build_runner(model, torch.float32, pad_id=0)
     assert isinstance(runner, PaddedRunner)
     assert_close(run(runner, ids), alone(model, ids))
 
 
-def test_many_threads_get_what_one_gets(model: nn.Module):
+def test_many_threads_get_the_vectors_that_one_gets(model: nn.Module):
     prepared = build_runner(model, torch.float32, pad_id=0)
     jobs = [sentences(list(range(1, 40 + seed)), seed) for seed in range(8)]
     expected = [run(prepared, ids) for ids in jobs]
@@ -171,7 +173,7 @@ def test_many_threads_get_what_one_gets(model: nn.Module):
             assert_close(mine, theirs, tolerance=1e-6)
 
 
-def test_each_sentence_comes_once_and_nothing_needs_no_batch(model: nn.Module):
+def test_each_sentence_is_in_one_batch(model: nn.Module):
     batches = [
         rows
         for rows, _ in build_runner(model, torch.float32, 0).map(
@@ -180,6 +182,9 @@ def test_each_sentence_comes_once_and_nothing_needs_no_batch(model: nn.Module):
     ]
     assert sorted(itertools.chain.from_iterable(batches)) == list(range(8))
     assert len(batches) >= min(8, parallel.num_threads())
+
+
+def test_no_sentences_need_no_batch(model: nn.Module):
     assert run(build_runner(model, torch.float32, pad_id=0), []) == []
 
 

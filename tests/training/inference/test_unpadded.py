@@ -1,4 +1,4 @@
-"""Unpadded batches: what a GPU computes, with its attention emulated by a mask that keeps the sentences apart."""
+"""`inference/layers.py`, batches without padding: a GPU's attention, emulated by a mask between the sentences."""
 
 from pathlib import Path
 
@@ -57,23 +57,26 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "modernbert"])
 @pytest.mark.parametrize("lengths", [[1], [3, 64, 17, 17, 1, 40, 2]])
-def test_each_sentence_is_computed_as_if_it_were_alone(
+def test_without_padding_each_sentence_is_computed_as_if_alone(
     tmp_path: Path, emulated: None, architecture: str, lengths: list[int]
 ):
-    model, ids = backbone(tmp_path, architecture), sentences(lengths)
+    model = backbone(tmp_path, architecture)
+    ids = sentences(lengths)
     runner = build_runner(model, torch.float32, pad_id=0)
     assert isinstance(runner, PackedRunner)
     assert runner.transformer.unpadded
     assert_close(run(runner, ids), alone(model, ids))
 
 
-def test_local_layers_see_their_window_and_a_bias_keeps_mpnet_in_packed_rows(
-    tmp_path: Path, emulated: None
-):
+def test_local_attention_sees_its_window_without_padding(tmp_path: Path, emulated: None):
     model = backbone(tmp_path, "modernbert", max_position_embeddings=400, local_attention=16)
     ids = sentences([300, 5, 30])
     assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
-    model, ids = backbone(tmp_path, "mpnet"), sentences([9, 30, 1])
+
+
+def test_a_position_bias_keeps_mpnet_in_packed_rows(tmp_path: Path, emulated: None):
+    model = backbone(tmp_path, "mpnet")
+    ids = sentences([9, 30, 1])
     runner = build_runner(model, torch.float32, pad_id=0)
     assert not runner.transformer.unpadded
     assert_close(run(runner, ids), alone(model, ids))

@@ -41,9 +41,7 @@ def encoder(folder: Path) -> Encoder:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("evaluator", EVALUATORS, ids=lambda evaluator: evaluator.description)
-def test_the_evaluators_of_sentence_transformers_give_the_figures_of_their_own_model(
-    evaluator, encoder, folder
-):
+def test_evaluators_of_sentence_transformers_give_the_same_figures(evaluator, encoder, folder):
     theirs = evaluator(SentenceTransformer(str(folder), device="cpu"))
     assert evaluator(encoder) == pytest.approx(theirs, abs=5e-3)
 
@@ -75,15 +73,15 @@ def test_the_names_of_sentence_transformers_mean_the_same(
 
 
 @pytest.mark.parametrize("normalizes", [True, False])
-def test_the_options_of_encode_mean_the_same(folder: Path, tmp_path: Path, normalizes: bool):
+def test_encode_normalizes_and_prompts_as_sentence_transformers_does(
+    folder: Path, tmp_path: Path, normalizes: bool
+):
     made = written(tmp_path / "model", folder, "mean", *[Normalize()] * normalizes)
     (made / "config_sentence_transformers.json").write_text(
         '{"prompts": {"query": "the question: ", "dog": "dog "}}'
     )
-    ours, theirs = (
-        Encoder(made, dtype="float32", device="cpu"),
-        SentenceTransformer(str(made), device="cpu"),
-    )
+    ours = Encoder(made, dtype="float32", device="cpu")
+    theirs = SentenceTransformer(str(made), device="cpu")
     for options in (
         {"normalize_embeddings": False},
         {"normalize_embeddings": True, "prompt_name": "query", "batch_size": 2},
@@ -96,7 +94,8 @@ def test_the_options_of_encode_mean_the_same(folder: Path, tmp_path: Path, norma
         },
     ):
         for texts in (TEXTS, TEXTS[0]):
-            vectors, expected = ours.encode(texts, **options), theirs.encode(texts, **options)
+            vectors = ours.encode(texts, **options)
+            expected = theirs.encode(texts, **options)
             assert type(vectors) is type(expected) and vectors.shape == expected.shape
             np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-5)
 
@@ -105,7 +104,8 @@ def test_rows_are_compared_in_pairs_as_sentence_transformers_compares_them(
     encoder: Encoder, folder: Path
 ):
     theirs = SentenceTransformer(str(folder), device="cpu")
-    first, second = encoder.encode(FIRST), encoder.encode(SECOND)
+    first = encoder.encode(FIRST)
+    second = encoder.encode(SECOND)
     np.testing.assert_allclose(
         encoder.similarity_pairwise(first, second),
         theirs.similarity_pairwise(first, second),
@@ -129,10 +129,8 @@ def test_the_vectors_of_tokens_are_those_of_sentence_transformers(encoder: Encod
 
 
 def test_a_shorter_length_is_set_as_in_sentence_transformers(folder: Path):
-    ours, theirs = (
-        Encoder(folder, dtype="float32", device="cpu"),
-        SentenceTransformer(str(folder), device="cpu"),
-    )
+    ours = Encoder(folder, dtype="float32", device="cpu")
+    theirs = SentenceTransformer(str(folder), device="cpu")
     whole = ours.encode(FIRST[1])
     ours.max_seq_length = theirs.max_seq_length = 3
     shorter = ours.encode(FIRST[1])
@@ -148,7 +146,8 @@ def test_a_shorter_length_is_set_as_in_sentence_transformers(folder: Path):
 
 
 def test_fewer_dimensions_are_kept_from_the_start(folder: Path):
-    ours, theirs = Encoder(folder, truncate_dim=8), SentenceTransformer(str(folder), truncate_dim=8)
+    ours = Encoder(folder, truncate_dim=8)
+    theirs = SentenceTransformer(str(folder), truncate_dim=8)
     np.testing.assert_allclose(
         ours.encode(FIRST), theirs.encode(FIRST, normalize_embeddings=True), atol=1e-2
     )
@@ -170,7 +169,8 @@ def test_a_name_or_a_path_does_where_a_model_or_data_is_expected(folder: Path, t
         "sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows)
     )
     assert len(load_data(file)) == 4
-    named, opened = evaluate(folder, file), evaluate(Encoder(folder), file)
+    named = evaluate(folder, file)
+    opened = evaluate(Encoder(folder), file)
     assert named["spearman"] == opened["spearman"]
 
 

@@ -49,7 +49,7 @@ def adapter():
     return CrossEncoder.load("minilm-stsb", dtype="float32")
 
 
-def test_a_name_opens_one_and_pairs_may_be_any_iterable(adapter):
+def test_pairs_may_be_any_iterable(adapter):
     opened = CrossEncoder("minilm-stsb", dtype="float32")
     np.testing.assert_array_equal(
         opened.predict(pair for pair in PAIRS[:3]), adapter.predict(PAIRS[:3])
@@ -87,24 +87,28 @@ def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second)
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-def test_repeated_pairs_are_scored_once_progress_ends_at_all_of_them_and_it_can_be_stopped(
-    adapter, monkeypatch
-):
+def test_repeated_pairs_are_scored_once(adapter):
     report = ReadReport()
     adapter.predict(PAIRS * 3, report=report)
     assert (report.inputs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
+
+
+def test_progress_ends_at_the_number_of_pairs(adapter, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 3)
     steps = []
     whole = adapter.predict(PAIRS, on_progress=lambda done, total: steps.append((done, total)))
     assert steps == sorted(steps)
     assert steps[-1] == (len(PAIRS), len(PAIRS))
     np.testing.assert_allclose(whole, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
+
+
+def test_predict_can_be_stopped(adapter):
     with pytest.raises(StoppedError):
         adapter.predict(PAIRS, should_stop=lambda: True)
 
 
 @pytest.mark.parametrize("wrong", ["ab", ("one",), ("one", None), ("a", "b", "c")])
-def test_what_is_not_a_pair_is_named_by_its_row(adapter, wrong):
+def test_a_value_that_is_not_a_pair_is_named_by_its_row(adapter, wrong):
     with pytest.raises(InputError, match="pair 2 is not two texts"):
         adapter.predict([("a", "b"), wrong])
 
@@ -131,14 +135,14 @@ def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path):
     from sentence_transformers import CrossEncoder as Theirs
 
     folder = str(classifier(tmp_path / "model"))
-    query, documents = "A man is playing a guitar.", [second for _, second in PAIRS[:5]]
-    ours, theirs = CrossEncoder.load(folder, dtype="float32"), Theirs(folder, device="cpu")
+    query = "A man is playing a guitar."
+    documents = [second for _, second in PAIRS[:5]]
+    ours = CrossEncoder.load(folder, dtype="float32")
+    theirs = Theirs(folder, device="cpu")
     series = pd.Series(documents, index=range(5, 0, -1))
     for options in ({}, {"top_k": 2, "return_documents": True, "batch_size": 1}):
-        hits, expected = (
-            ours.rank(query, series, **options),
-            theirs.rank(query, documents, **options),
-        )
+        hits = ours.rank(query, series, **options)
+        expected = theirs.rank(query, documents, **options)
         assert [{**hit, "score": 0} for hit in hits] == [{**hit, "score": 0} for hit in expected]
         np.testing.assert_allclose(
             [hit["score"] for hit in hits], [hit["score"] for hit in expected], atol=1e-5
@@ -188,7 +192,7 @@ def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
     assert reached == pytest.approx(card["spearman"]["dev"], abs=tolerance)
 
 
-def test_a_copied_adapter_opens_anywhere_but_not_with_a_head_of_another_size(adapter, tmp_path):
+def test_a_copied_adapter_opens_but_not_with_a_head_of_another_size(adapter, tmp_path):
     adapter.save(tmp_path / "copy")
     again = CrossEncoder.load(str(tmp_path / "copy"), dtype="float32")
     np.testing.assert_array_equal(again.predict(PAIRS), adapter.predict(PAIRS))

@@ -46,18 +46,25 @@ def encoder(folder: Path) -> Encoder:
     return Encoder.load(str(folder), dtype="float32", device="cpu")
 
 
-def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(
-    encoder: Encoder, folder: Path
-):
+def test_vectors_are_float32_of_n_by_d(encoder: Encoder):
     vectors = encoder.encode(SENTENCES)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), encoder.dimension)
     assert vectors.flags["C_CONTIGUOUS"]
+
+
+def test_encoding_again_gives_the_same_bits(encoder: Encoder):
     assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
+def test_no_sentences_have_no_vectors(encoder: Encoder):
     assert encoder.encode([]).shape == (0, encoder.dimension)
     assert list(encoder.encode_stream(iter(()))) == []
     assert encoder.tokenize([]) == []
     assert encoder.token_vectors([]) == []
+
+
+def test_an_encoder_is_shown_with_its_settings(encoder: Encoder, folder: Path):
     assert repr(encoder) == f"Encoder('{folder}', mean, 32 dimensions, float32, cpu)"
 
 
@@ -94,7 +101,8 @@ def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(
     encoder: Encoder, monkeypatch
 ):
     monkeypatch.setattr("training.models.encoder.CHUNK", 2)
-    sentences, report = [*SENTENCES, *SENTENCES[::-1], "dog"], ReadReport()
+    sentences = [*SENTENCES, *SENTENCES[::-1], "dog"]
+    report = ReadReport()
     vectors = encoder.encode(sentences, report=report)
     assert (report.inputs, report.unique) == (len(sentences), len(SENTENCES))
     np.testing.assert_array_equal(vectors, vectors[[sentences.index(each) for each in sentences]])
@@ -129,7 +137,8 @@ def test_no_more_sentences_at_a_time_than_the_batch_size(
     encoder = Encoder.load(
         str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu"
     )
-    sizes, runner = [], encoder.inference
+    sizes = []
+    runner = encoder.inference
     hidden = runner.hidden
 
     def spy(texts: list, rows: list[list[int]]):
@@ -147,9 +156,7 @@ def test_no_more_sentences_at_a_time_than_the_batch_size(
         encoder.encode(sentences, batch_size=0)
 
 
-def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the_total(
-    encoder: Encoder, capsys
-):
+def test_a_progress_bar_and_a_callback_count_the_sentences(encoder: Encoder, capsys):
     steps: list[tuple[int, int | None]] = []
     encoder.encode(
         ["the cat"] * 3 + ["dog"],
@@ -163,7 +170,7 @@ def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the
     assert capsys.readouterr().err == ""
 
 
-def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(
+def test_push_to_hub_uploads_a_model_that_opens_with_its_card(
     encoder: Encoder, tmp_path: Path, monkeypatch
 ):
     from sentence_transformers import SentenceTransformer
@@ -209,7 +216,7 @@ def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder):
 
 
 @pytest.mark.parametrize("bad", [None, float("nan"), b"bytes", np.str_], ids=str)
-def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
+def test_a_value_that_is_not_text_is_named_by_its_row(encoder: Encoder, bad: object):
     with pytest.raises(InputError, match=r"^sentence 4 is \w+, not text$"):
         encoder.encode(["a", "a", "b", bad])  # type: ignore[list-item]
     with pytest.raises(InputError, match=r"^sentence 4 is"):
@@ -217,9 +224,7 @@ def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
 
 
 @pytest.mark.parametrize("one", ["the cat", {"text": "the cat"}], ids=str)
-def test_what_is_no_list_of_sentences_is_not_read_by_its_letters_or_keys(
-    encoder: Encoder, one: Any
-):
+def test_a_text_or_a_dictionary_is_not_read_by_its_letters_or_keys(encoder: Encoder, one: Any):
     for encode in (VectorModel.encode, VectorModel.encode_stream):
         with pytest.raises(
             InputError, match=r"a list of sentences is needed, not a \w+; give one column"
@@ -241,10 +246,11 @@ def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path:
     assert bare.token_vectors([""])[0].hidden.shape == (0, bare.dimension)
 
 
-def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
+def test_only_what_is_too_long_is_truncated_counted_and_logged(
     encoder: Encoder, caplog: pytest.LogCaptureFixture
 ):
-    words, report = "the cat " * 5_000, ReadReport()
+    words = "the cat " * 5_000
+    report = ReadReport()
     encoder.encode(["the " * (encoder.max_length - 2)], report=report)
     assert report.truncated == 0
     assert not caplog.records
@@ -254,6 +260,9 @@ def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
     assert "2 sentences were cut at 64 tokens" in caplog.text
     np.testing.assert_allclose(vectors[0], encoder.encode(["the cat " * 31])[0], **SAME)
     assert {len(ids) for ids in encoder.tokenize([words])} == {encoder.max_length}
+
+
+def test_a_report_counts_sentences_distinct_ones_and_tokens(encoder: Encoder):
     report = ReadReport()
     encoder.encode(["the cat", "the cat", "dog"], report=report)
     assert (report.inputs, report.unique, report.tokens) == (3, 2, 4 + 3)
@@ -262,9 +271,7 @@ def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
     assert report.seconds > 0
 
 
-def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_before(
-    encoder: Encoder,
-):
+def test_stop_is_asked_for_before_each_batch(encoder: Encoder):
     steps: list[int] = []
     answers = iter([False, True])
     with pytest.raises(StoppedError):
@@ -274,6 +281,9 @@ def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_b
             should_stop=lambda: next(answers),
         )
     assert len(steps) == 1
+
+
+def test_a_stopped_stream_keeps_the_chunks_before(encoder: Encoder):
     questions = count()
     stream = encoder.encode_stream(
         iter(SENTENCES), chunk=2, should_stop=lambda: next(questions) >= 1
@@ -298,14 +308,15 @@ def test_a_stream_is_read_chunk_by_chunk(encoder: Encoder):
         assert len(read) == 4 * chunks
 
 
-def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encoder: Encoder):
-    raw, unit = (
-        encoder.encode(SENTENCES, normalize=False),
-        encoder.encode(SENTENCES, normalize=True),
-    )
+def test_normalize_is_the_choice_of_the_caller(encoder: Encoder):
+    raw = encoder.encode(SENTENCES, normalize=False)
+    unit = encoder.encode(SENTENCES, normalize=True)
     np.testing.assert_allclose(unit, raw / np.linalg.norm(raw, axis=1, keepdims=True), **SAME)
     # The folder has no Normalize.
     np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)
+
+
+def test_what_is_not_a_list_of_sentences_is_refused(encoder: Encoder):
     for wrong in (
         "the cat",
         {"the cat": 1},
@@ -318,10 +329,13 @@ def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encod
             list(encoder.encode_stream(wrong))
     with pytest.raises(InputError, match="pair 1 is not two texts"):
         encoder.score(["ab"])
+
+
+def test_one_string_is_one_sentence(encoder: Encoder):
     np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 
-def test_what_has_encoded_can_be_copied_and_pickled(encoder: Encoder):
+def test_an_encoder_that_has_encoded_can_be_copied_and_pickled(encoder: Encoder):
     expected = encoder.encode(SENTENCES)
     np.testing.assert_array_equal(copy.deepcopy(encoder).encode(SENTENCES), expected)
     assert len(pickle.dumps(encoder)) > 1_000
@@ -376,12 +390,17 @@ def test_tokens_know_their_words_and_their_place_in_the_text(encoder: Encoder):
     assert list(words.values()) == text.split()
 
 
-def test_encoding_in_training_mode_is_refused_and_new_weights_are_seen(folder: Path):
+def test_encoding_in_training_mode_is_refused(folder: Path):
     encoder = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
-    before = encoder.encode(SENTENCES)
     encoder.train()
     with pytest.raises(RuntimeError, match=r"call eval\(\)"):
         encoder.encode(SENTENCES)
+
+
+def test_encoding_sees_the_weights_that_training_has_changed(folder: Path):
+    encoder = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
+    before = encoder.encode(SENTENCES)
+    encoder.train()
     with torch.no_grad():
         for weight in encoder.backbone.parameters():
             weight.mul_(1.5)
@@ -394,7 +413,8 @@ def test_random_weights_follow_their_seed_and_nothing_else(home: Path):
         return Encoder.load("scratch:2x64", seed=seed, dtype="float32", home=home).encode(SENTENCES)
 
     torch.manual_seed(1)
-    first, drawn = scratch(0), torch.rand(1)
+    first = scratch(0)
+    drawn = torch.rand(1)
     torch.manual_seed(1)
     assert torch.equal(drawn, torch.rand(1))  # nobody else's random numbers are used up
     assert first.shape == (len(SENTENCES), 64)

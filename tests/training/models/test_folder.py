@@ -333,7 +333,7 @@ def test_a_damaged_file_is_one_clear_line(model: Path, name: str):
     data=st.data(),
 )
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_written_is_read_back(model: Path, data: st.DataObject, **values: Any):
+def test_a_folder_is_read_back_as_it_is_written(model: Path, data: st.DataObject, **values: Any):
     default = data.draw(st.sampled_from([None, *values["prompts"]]))
     layout = ModelFormat(transformer=model, default_prompt=default, **values)
     layout.write(model, 8, ["Transformer"], ())

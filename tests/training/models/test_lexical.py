@@ -33,10 +33,13 @@ def test_tfidf_is_what_its_equation_says(texts):
     assert TfIdf().encode(texts) == pytest.approx(rows / np.where(norms == 0, 1, norms), abs=1e-6)
 
 
-def test_tfidf_rows_have_length_one_or_zero_and_a_matrix_has_to_fit(monkeypatch):
+def test_tfidf_rows_have_length_one_or_zero():
     vectors = TfIdf().encode(["a man plays", "...", "a dog"])
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 0, 1])
     assert vectors.dtype == np.float32
+
+
+def test_a_dense_tfidf_matrix_has_to_fit_into_the_memory(monkeypatch):
     monkeypatch.setattr("training.models.lexical.MAX_DENSE_BYTES", 100)
     with pytest.raises(InputError, match="give fewer sentences"):
         TfIdf().encode(["a b c d e f", "g h i j k l", "m n o p q r"])
@@ -66,10 +69,9 @@ def test_the_average_of_word_vectors_by_hand(vectors):
     assert np.linalg.norm(unit, axis=1) == pytest.approx([1, 0])
 
 
-def test_an_array_and_its_words_are_the_same_as_the_text_and_a_pickle_is_never_opened(
-    vectors, tmp_path
-):
-    array, words = tmp_path / "v.npy", tmp_path / "v.words.txt"
+def test_word_vectors_of_an_array_equal_those_of_the_text_file(vectors, tmp_path):
+    array = tmp_path / "v.npy"
+    words = tmp_path / "v.words.txt"
     np.save(array, np.array([[1, 0], [0, 2]], dtype=np.float32))
     with pytest.raises(InputError, match="put their words"):
         WordVectors.load(str(array))
@@ -79,6 +81,11 @@ def test_an_array_and_its_words_are_the_same_as_the_text_and_a_pickle_is_never_o
     words.write_text("man\nplays\n")
     both = [WordVectors.load(str(file)).encode(["man plays"]) for file in (vectors, array)]
     assert both[0] == pytest.approx(both[1])
+
+
+def test_a_pickle_of_word_vectors_is_never_opened(tmp_path):
+    array = tmp_path / "v.npy"
+    (tmp_path / "v.words.txt").write_text("man\nplays\n")
     np.save(array, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="not an array of numbers"):
         WordVectors.load(str(array))
@@ -102,12 +109,15 @@ def test_a_file_that_holds_no_vectors_is_refused_by_its_line(tmp_path, text, com
     assert "x'" not in str(reported.value), "the content of a file is not repeated"
 
 
-def test_names_say_their_kind_and_a_baseline_has_no_other_pooling(vectors, tmp_path):
+def test_a_baseline_and_a_cross_encoder_take_no_pooling(vectors):
     for name in ("tfidf", str(vectors)):
         with pytest.raises(InputError, match="leave the pooling out"):
             open_model(name, "cls")
     with pytest.raises(InputError, match="pools nothing"):
         open_model("minilm-stsb", "mean")
+
+
+def test_names_of_models_tell_their_kind(vectors, tmp_path):
     names = (
         *BASELINES,
         str(vectors),

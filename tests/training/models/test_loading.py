@@ -77,7 +77,7 @@ def refusal(opener: Callable[[Path], object], folder: Path) -> str:
         "an unknown architecture",
     ],
 )
-def test_what_is_no_whole_transformer_is_refused(
+def test_a_folder_without_a_whole_transformer_is_refused(
     folder: Path, damage: Callable[[Path], object], complaint: str
 ):
     damage(folder)
@@ -98,9 +98,12 @@ def test_the_files_that_macos_puts_beside_others_are_no_weights(folder: Path):
     assert Encoder.load(str(folder)).dimension == 32
 
 
-def test_a_tokenizer_is_needed_and_the_head_that_nobody_reads_is_not(folder: Path):
+def test_weights_of_a_head_that_nobody_reads_may_be_missing(folder: Path):
     without(folder, "pooler.")
     assert isinstance(open_backbone(folder), torch.nn.Module)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(folder: Path):
     (folder / "tokenizer.json").unlink()
     assert "tokenizer" in refusal(open_tokenizer, folder)
 
@@ -144,12 +147,13 @@ def test_of_a_t5_the_encoder_alone_is_opened(tmp_path: Path):
     assert not [name for name, _ in opened.named_parameters() if "decoder" in name]
 
 
-@pytest.mark.parametrize(("layers", "dimension"), [(0, 64), (25, 64), (2, 33), (2, 1056)])
-def test_random_weights_have_the_shape_asked_for_and_one_out_of_range_is_refused(
-    layers: int, dimension: int
-):
+def test_random_weights_have_the_shape_asked_for():
     config = random_backbone(2, 64, vocabulary=100, seed=0).config
     assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (2, 64, 100)
+
+
+@pytest.mark.parametrize(("layers", "dimension"), [(0, 64), (25, 64), (2, 33), (2, 1056)])
+def test_random_weights_of_a_shape_out_of_range_are_refused(layers: int, dimension: int):
     with pytest.raises(InputError, match="1 to 24 layers, 32 to 1024 dimensions in steps of 32"):
         random_backbone(layers, dimension, vocabulary=100, seed=0)
 
@@ -166,9 +170,7 @@ def test_the_longest_input_leaves_room_for_the_positions_before_the_first(
     assert max_input_length(tokenizer, open_backbone(made)) == 20
 
 
-def test_neither_bars_nor_warnings_of_transformers_are_shown_and_its_settings_stay(
-    folder: Path, capfd
-):
+def test_transformers_shows_no_bars_or_warnings_and_keeps_its_settings(folder: Path, capfd):
     from transformers.utils import logging
 
     had_bars = logging.is_progress_bar_enabled()
@@ -212,9 +214,7 @@ def test_a_model_that_names_code_opens_by_the_class_of_transformers(
     assert (again.encode(sentences) == encoder.encode(sentences)).all()
 
 
-def test_a_model_under_a_name_that_only_its_code_knows_is_refused_and_no_code_is_run(
-    tmp_path: Path,
-):
+def test_a_model_of_a_type_that_needs_its_own_code_is_refused(tmp_path: Path):
     for architecture, kind in (
         ("gte", "new"),
         ("jina_embeddings_v3", "xlm-roberta"),

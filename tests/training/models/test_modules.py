@@ -194,8 +194,9 @@ def assert_same(mine: np.ndarray, theirs: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("folder", [*KINDS, *WORD_KINDS], indirect=True)
-def test_the_same_vectors_with_and_without_prompts_and_truncation(folder: Path):
-    mine, theirs = opened(folder), referee(folder)
+def test_vectors_are_the_same_with_and_without_prompt_and_truncation(folder: Path):
+    mine = opened(folder)
+    theirs = referee(folder)
     assert_same(mine.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES))
     assert_same(mine.encode(SENTENCES), theirs.encode(SENTENCES, normalize_embeddings=True))
     for name, text in theirs.prompts.items():
@@ -218,10 +219,11 @@ def test_the_same_vectors_with_and_without_prompts_and_truncation(folder: Path):
 
 
 @pytest.mark.parametrize("folder", KINDS, indirect=True)
-def test_what_is_saved_opens_there_and_here(folder: Path, tmp_path: Path):
+def test_a_saved_model_opens_here_and_in_sentence_transformers(folder: Path, tmp_path: Path):
     mine = ours(folder)
     mine.save(tmp_path / "saved")
-    theirs, again = referee(tmp_path / "saved"), ours(tmp_path / "saved")
+    theirs = referee(tmp_path / "saved")
+    again = ours(tmp_path / "saved")
     assert (
         module_names(mine)
         == module_names(again)
@@ -281,9 +283,7 @@ def test_weights_of_a_module_that_are_pickled_or_do_not_fit_are_refused(model: P
         ours(model)
 
 
-def test_dimensions_prompts_and_poolings_that_the_model_does_not_take_are_refused(
-    labse: Path, tmp_path: Path
-):
+def test_dimensions_prompts_and_poolings_that_do_not_fit_are_refused(labse: Path, tmp_path: Path):
     for dimension in (0, -1, 33):
         with pytest.raises(InputError, match="keep 1 to 32"):
             ours(labse, dimension=dimension)
@@ -293,6 +293,9 @@ def test_dimensions_prompts_and_poolings_that_the_model_does_not_take_are_refuse
         ours(labse, prompt_name="title")
     with pytest.raises(InputError, match="not both"):
         ours(labse, prompt="a", prompt_name="b")
+
+
+def test_a_pooling_that_does_not_fit_the_dense_layer_is_refused(labse: Path):
     encoder = ours(labse)
     assert encoder.with_pooling("max").dimension == DIMENSION
     with pytest.raises(InputError, match="Dense layer takes vectors of 32 dimensions, but gets 64"):

@@ -1,4 +1,4 @@
-"""Folders with something wrong, and settings that seldom occur: the reference's vectors, or one sentence at opening."""
+"""As `test_reference`, folders with something wrong, and settings that seldom occur: one sentence at opening."""
 
 import json
 from collections.abc import Callable
@@ -130,7 +130,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-def test_what_is_wrong_is_one_sentence(tmp_path: Path, kind: str):
+def test_a_damaged_folder_is_refused_in_one_sentence(tmp_path: Path, kind: str):
     maker, reason = DAMAGED[kind]
     with pytest.raises(InputError, match=reason):
         Encoder.load(str(maker(tmp_path)))

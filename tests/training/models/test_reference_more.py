@@ -1,4 +1,4 @@
-"""Rerankers and adapters of less usual kinds, and networks whose vectors depend on padding, against the reference."""
+"""As `test_reference`, rerankers and adapters of less usual kinds, and networks that depend on padding."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,9 +54,7 @@ def decoder(path: Path, template: str = "", words: Sequence[str] = ("yes", "no")
     return chat(folder, template) if template else folder
 
 
-def test_a_plain_language_model_is_an_encoder_and_one_that_was_saved_as_a_cross_encoder_is_one(
-    tmp_path: Path,
-):
+def test_a_plain_language_model_is_an_encoder_unless_saved_as_another(tmp_path: Path):
     from sentence_transformers import CrossEncoder as Reference
 
     folder = decoder(tmp_path)
@@ -220,7 +218,7 @@ def test_an_adapter_beside_the_settings_of_its_base_opens_over_it(tmp_path: Path
         Encoder.load(str(folder))
 
 
-def test_the_versions_that_a_folder_requires_are_installed_or_it_is_refused(tmp_path: Path):
+def test_a_folder_that_requires_another_version_is_refused(tmp_path: Path):
     met = {
         "transformers": ">=5.0,<99",
         "torch": {"specifier": ">2", "reason": "speed"},

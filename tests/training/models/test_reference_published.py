@@ -1,4 +1,4 @@
-"""Folders as people publish them, beside those of `test_reference`: equal vectors and scores, or one sentence."""
+"""As `test_reference`, folders as people publish them: equal vectors and scores, or one sentence."""
 
 import json
 from collections.abc import Callable
@@ -84,10 +84,8 @@ def static(path: Path, most_tokens: int | None = None, is_model2vec: bool = Fals
         str(path / "model")
     )
     if is_model2vec:
-        rows, scale = (
-            torch.arange(len(table)) % 20,
-            torch.linspace(0, 2, len(table), dtype=torch.float64),
-        )
+        rows = torch.arange(len(table)) % 20
+        scale = torch.linspace(0, 2, len(table), dtype=torch.float64)
         tensors = {"embeddings": table[:20].half(), "mapping": rows, "weights": scale}
         save_file(tensors, path / "model/model.safetensors")
     return path / "model"
@@ -185,7 +183,7 @@ def test_the_scores_of_published_folders_are_those_of_the_reference(tmp_path: Pa
 
 
 @pytest.mark.parametrize("route", ["query", "document", None])
-def test_a_router_reads_queries_by_a_table_documents_by_a_transformer_and_others_by_its_route(
+def test_a_router_encodes_queries_and_documents_by_different_modules(
     tmp_path: Path, route: str | None
 ):
     from sentence_transformers import SparseEncoder as Reference
@@ -229,10 +227,8 @@ def test_a_colbert_as_its_authors_publish_it(tmp_path: Path):
     )
     change(folder / "config.json", architectures=["HF_ColBERT"], vocab_size=len(tokenizer))
     change(folder / "artifact.metadata", query_maxlen=16, doc_maxlen=40, mask_punctuation=True)
-    ours, theirs = (
-        open_model(str(folder), dtype="float32"),
-        MultiVectorEncoder(str(folder), device="cpu"),
-    )
+    ours = open_model(str(folder), dtype="float32")
+    theirs = MultiVectorEncoder(str(folder), device="cpu")
     assert isinstance(ours, LateInteraction)
     for mine, encode in (
         (ours.encode_query, theirs.encode_query),
@@ -271,7 +267,7 @@ UNREAD = "which that layer does not read"
         ),
     ],
 )
-def test_what_would_give_other_vectors_is_refused(
+def test_a_folder_that_would_give_other_vectors_is_refused(
     tmp_path: Path, maker: Callable[[Path], Path], reason: str
 ):
     with pytest.raises(InputError, match=reason):

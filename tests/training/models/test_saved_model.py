@@ -61,7 +61,7 @@ def test_a_saved_model_encodes_by_its_function_or_its_signature(tf, tmp_path, si
     assert encoder.encode([]).shape == (0, DIMENSION)
 
 
-def test_it_is_evaluated_stops_and_reports_progress(tf, tmp_path):
+def test_a_saved_model_is_evaluated_stops_and_reports_progress(tf, tmp_path):
     from training.evaluation.scoring import evaluate
 
     encoder = open_model(made(tf, tmp_path / "use"))
@@ -78,7 +78,7 @@ def test_it_is_evaluated_stops_and_reports_progress(tf, tmp_path):
         open_model(encoder.name, "mean")
 
 
-def test_one_that_reads_files_is_refused(tf, tmp_path):
+def test_a_saved_model_that_reads_files_is_refused(tf, tmp_path):
     def body(tf: Any, texts: Any) -> Any:
         return tf.strings.to_number(tf.map_fn(tf.io.read_file, texts))[:, None]
 
@@ -89,7 +89,7 @@ def test_one_that_reads_files_is_refused(tf, tmp_path):
         open_model(name)
 
 
-def test_what_is_no_encoder_is_said_in_one_sentence(tf, tmp_path):
+def test_a_saved_model_that_is_not_an_encoder_is_refused(tf, tmp_path):
     with pytest.raises(InputError, match=r"an array of the shape \(1,\)"):
         open_model(
             made(

@@ -1,4 +1,4 @@
-"""Sparse encoders of SPLADE's kind: the vectors of sentence-transformers, and the terms that make a score."""
+"""`models/st_models.py`, SPLADE: the vectors of sentence-transformers, and the terms that make a score."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_a_folder_that_names_its_transformer_as_before_opens_too(
 
 
 def test_the_shares_of_the_terms_add_up_to_the_dot_product(encoder: SparseEncoder):
-    a, b = "a man on the guitar", "the dog"
+    a = "a man on the guitar"
+    b = "the dog"
     terms = encoder.terms(a, b)
     u, v = encoder.encode_sparse([a, b]).toarray()
     assert sum(term.share for term in terms) == pytest.approx(float(u @ v), rel=1e-5)
@@ -113,18 +114,21 @@ def test_the_shares_of_the_terms_add_up_to_the_dot_product(encoder: SparseEncode
     assert any(not term.in_first and term.first > 0 for term in terms)  # added
 
 
-def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEncoder):
+def test_dense_and_sparse_vectors_are_the_same(encoder: SparseEncoder):
     np.testing.assert_array_equal(
         encoder.encode(SENTENCES, normalize=None), encoder.encode_sparse(SENTENCES).toarray()
     )
     lengths = np.linalg.norm(encoder.encode(SENTENCES), axis=1)
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
     assert encoder.encode_sparse([]).shape == (0, encoder.dimension)
+
+
+def test_a_sparse_encoding_can_be_stopped(encoder: SparseEncoder):
     with pytest.raises(StoppedError):
         encoder.encode_sparse(SENTENCES, should_stop=lambda: True)
 
 
-def test_it_is_evaluated_by_name_and_is_no_dense_encoder(splade: Path):
+def test_a_sparse_encoder_is_evaluated_by_name_and_is_not_a_dense_one(splade: Path):
     data = Dataset.from_pairs(
         ["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0]
     )
@@ -135,7 +139,7 @@ def test_it_is_evaluated_by_name_and_is_no_dense_encoder(splade: Path):
         Encoder.load(str(splade))
 
 
-def test_it_ranks_documents_as_sentence_transformers_does_with_a_prompt_for_queries(tmp_path: Path):
+def test_splade_ranks_documents_as_sentence_transformers_does(tmp_path: Path):
     from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
 
     random = np.random.default_rng(0)

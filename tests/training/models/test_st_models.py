@@ -70,9 +70,7 @@ def test_code_that_lies_in_a_folder_is_never_run(tmp_path: Path):
         "sentence_transformers.sentence_transformer.modules.Zork",
     ],
 )
-def test_what_can_be_imported_from_the_library_but_is_no_module_is_refused(
-    tmp_path: Path, name: str
-):
+def test_a_class_of_the_library_that_is_not_a_module_is_refused(tmp_path: Path, name: str):
     folder = make()(tmp_path)
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(
@@ -90,9 +88,7 @@ def test_pickled_weights_of_any_module_are_refused(tmp_path: Path):
         open_model(folder)
 
 
-def test_weights_that_are_no_numbers_or_missing_and_tokens_without_an_embedding_are_refused(
-    tmp_path: Path,
-):
+def test_weights_or_embeddings_that_are_missing_or_nan_are_refused(tmp_path: Path):
     folder = make(BERT, **CALL)(tmp_path)
     file = folder / "model.safetensors"
     tensors = load_file(file)
@@ -121,7 +117,7 @@ def test_texts_are_read_as_tokenizer_json_says(tmp_path: Path):
     np.testing.assert_allclose(opened(folder).encode(TEXTS), expected, **TOLERANCE)
 
 
-def test_texts_that_are_cut_are_counted_and_unknown_ones_told(tmp_path: Path):
+def test_texts_that_are_truncated_or_unknown_are_told(tmp_path: Path):
     model = opened(make(BERT, **CALL)(tmp_path))
     report = ReadReport(cut=set())
     model.encode(TEXTS, report=report)
@@ -134,7 +130,7 @@ def test_texts_that_are_cut_are_counted_and_unknown_ones_told(tmp_path: Path):
     assert np.isfinite(model.encode(["\ud800 half"])).all()
 
 
-def test_settings_of_a_name_prompts_of_roles_and_dimensions(tmp_path: Path):
+def test_prompts_and_dimensions_of_a_name_are_those_of_the_reference(tmp_path: Path):
     prompts = {"query": "the question: ", "document": "was "}
     folder = written(tmp_path / "model", make_model(tmp_path / "plain"), prompts=prompts)
     change(folder / BERT, **CALL)
@@ -163,7 +159,7 @@ def test_settings_of_a_name_prompts_of_roles_and_dimensions(tmp_path: Path):
             open_model(f"{folder}{setting}")
 
 
-def test_what_is_computed_there_is_no_encoder_here(tmp_path: Path):
+def test_a_model_that_the_library_computes_is_not_an_encoder_here(tmp_path: Path):
     folder = make(BERT, **CALL)(tmp_path)
     with pytest.raises(InputError, match="open_model opens it"):
         Encoder.load(str(folder))

@@ -75,9 +75,10 @@ GIVES_UP = {
 }
 
 
-def test_what_tokenizer_json_sets_neither_pads_nor_takes_for_ever(tmp_path):
+def test_padding_and_endless_steps_of_tokenizer_json_are_not_applied(tmp_path):
     file = make_model(tmp_path) / "tokenizer.json"
-    settings, sentences = json.loads(file.read_text()), ["the cat", ""]
+    settings = json.loads(file.read_text())
+    sentences = ["the cat", ""]
     expected = Encoder.load(str(tmp_path)).tokenize(sentences)
     file.write_text(json.dumps({**settings, "padding": PADDING}))
     assert Encoder.load(str(tmp_path)).tokenize(sentences) == expected

@@ -1,4 +1,4 @@
-"""Networks over word vectors: their vocabulary and their layers; sentence-transformers agrees on what is saved."""
+"""`models/word_networks.py`: vocabulary and layers; sentence-transformers agrees on what is saved."""
 
 from pathlib import Path
 
@@ -65,9 +65,7 @@ def glove_vector(home: Path, word: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", WORD_ENCODERS)
-def test_the_vocabulary_is_gloves_and_that_of_the_sentences_without_case_and_punctuation(
-    glove_home, name
-):
+def test_the_vocabulary_is_of_glove_and_the_sentences_in_lower_case(glove_home, name):
     encoder = Encoder.load(name, home=glove_home, vocabulary_of=["The man’s dog.", "Don't go!"])
     known = set(encoder.tokenizer.word2idx)
     assert {"the", "man", "'s", "n't", "don't"} <= known

@@ -1,4 +1,4 @@
-"""Whether the Hub can be reached: the answer comes soon, and a failure is remembered for a while."""
+"""`sources/hub.py`: whether the Hub can be reached is known soon, and a failure is remembered for a while."""
 
 import socket
 import threading
@@ -13,7 +13,8 @@ from training.sources import resolve
 
 
 def test_a_name_that_is_resolved_for_ever_is_waited_for_once(alone, monkeypatch):
-    attempts, never = [], threading.Event()
+    attempts = []
+    never = threading.Event()
 
     def resolve_for_ever(*address):
         attempts.append(address)

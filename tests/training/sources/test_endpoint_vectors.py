@@ -1,4 +1,4 @@
-"""Vectors from a server: what it answers is checked, what is wrong is one sentence, the key stays a secret."""
+"""`sources/endpoint.py`: what a server answers is checked, what is wrong is one sentence, the key stays secret."""
 
 import base64
 import json
@@ -17,7 +17,8 @@ from training.sources import endpoint as source
 from training.sources.endpoint import KEY, fetch_vectors
 
 TEXTS = ["A cat sleeps.", "It rains."]
-SECRET, WRONG = "sk-very-secret", "does not answer with embeddings"
+SECRET = "sk-very-secret"
+WRONG = "does not answer with embeddings"
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_waiting_for_a_busy_server_can_be_stopped(monkeypatch):
         fetch_vectors(named(server.url), TEXTS, should_stop=lambda: True)
 
 
-def test_it_is_away():
+def test_a_server_that_is_away_is_one_sentence():
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(
@@ -125,7 +126,7 @@ def test_an_answer_without_end_or_that_breaks_off_is_not_waited_for(monkeypatch)
     )
 
 
-def test_one_clock_runs_for_a_whole_request_and_few_wait_at_once():
+def test_a_timeout_is_for_a_whole_request_and_few_wait_at_once():
     """A server that is silent, or says a letter at a time, is not waited for; a fifth request waits for its turn."""
     silence = threading.Event()
     with embedding_server(lambda path, body: silence.wait(60) and vectors([1.0])) as server:

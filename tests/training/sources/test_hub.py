@@ -67,7 +67,7 @@ def test_offline_asks_nobody(client, tmp_path):
         assert server.requests == []
 
 
-def test_what_broke_off_is_not_taken_for_a_model(client, tmp_path):
+def test_a_download_that_broke_off_is_not_taken_for_a_model(client, tmp_path):
     with HubServer(models={"org/tiny": model(tmp_path / "repo")}) as server:
         client.use(server)
         server.stalls.add("model.safetensors")
@@ -82,7 +82,7 @@ def test_what_broke_off_is_not_taken_for_a_model(client, tmp_path):
     assert (Path(found["path"]) / "model.safetensors").read_text() == "x model.safetensors"
 
 
-def test_what_others_left_in_the_cache_serves_when_there_is_no_hub(client):
+def test_a_model_in_the_cache_of_the_hub_opens_without_the_hub(client):
     """transformers alone loads no pooling and no listing, so such a cache comes after the Hub."""
     repo = client.cache / "hub/models--org--tiny"
     write(repo / "snapshots/abc", "config.json", "model.safetensors")

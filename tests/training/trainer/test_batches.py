@@ -18,18 +18,19 @@ def test_an_epoch_is_every_row_once(lengths, batch_size, seed, epoch):
     assert all(len(batch) <= batch_size for batch in batches)
 
 
-def test_a_step_does_not_depend_on_the_calls_before_it_and_seeds_differ():
+def test_a_step_does_not_depend_on_the_calls_before_it():
     sizes = np.random.default_rng(0).integers(4, 40, 500)
-    sequential, random_access = (
-        LengthGroupedSampler(sizes, 16, 3),
-        LengthGroupedSampler(sizes, 16, 3),
-    )
+    sequential = LengthGroupedSampler(sizes, 16, 3)
+    random_access = LengthGroupedSampler(sizes, 16, 3)
     steps = [sequential.rows(step).tolist() for step in range(80)]
     assert [random_access.rows(step).tolist() for step in (79, 12, 40)] == [
         steps[79],
         steps[12],
         steps[40],
     ]
+
+
+def test_epochs_and_seeds_have_different_batches():
     sizes = list(range(1, 400))
     sampler = LengthGroupedSampler(sizes, 16, 0)
     assert sampler.rows(0).tolist() != sampler.rows(sampler.steps_per_epoch).tolist()
@@ -59,13 +60,16 @@ def test_processes_divide_an_epoch(n, batch_size, processes):
     assert len(seen) <= n + processes * batch_size
 
 
-def test_rows_that_share_a_sentence_are_in_different_batches_and_none_is_lost():
+def test_rows_that_share_a_sentence_are_in_different_batches():
     # Row i is (i // 2, i): each first sentence stands in two rows.
     rows = [frozenset({f"a{i // 2}", f"b{i}"}) for i in range(64)]
     sampler = LengthGroupedSampler([10] * 64, 8, 0, rows)
     for step in range(sampler.steps_per_epoch):
         texts = [text for row in sampler.rows(step) for text in rows[row]]
         assert len(texts) == len(set(texts))
+
+
+def test_no_row_is_lost_where_all_share_a_sentence():
     sampler = LengthGroupedSampler(
         [10] * 20, 8, 0, [frozenset({"the same", f"b{i}"}) for i in range(20)]
     )

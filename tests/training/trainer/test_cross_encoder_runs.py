@@ -1,4 +1,4 @@
-"""Runs of a cross-encoder: the loss and the saved model are sentence-transformers', the run is one like any other."""
+"""`trainer/cross_encoder.py`: the loss and the saved model are sentence-transformers', the run is like others."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(tmp_path):
 
 
 @pytest.mark.parametrize(("architecture", "rank"), [("bert", 0), ("mpnet", 4)])
-def test_a_saved_model_scores_as_in_sentence_transformers_and_a_run_goes_on_from_it(
+def test_a_saved_cross_encoder_scores_as_in_sentence_transformers(
     cross, architecture, rank, tmp_path
 ):
     base = make_model(tmp_path / "base", architecture)
@@ -137,15 +137,16 @@ def test_a_joint_head_is_saved_stopped_resumed_and_continued(cross, bi_encoder, 
         run(config.replace(base=result.path, head="classifier"))
 
 
-def test_the_head_of_a_classifier_can_be_asked_for_and_a_joint_one_needs_bert_or_mpnet(
-    cross, bi_encoder, tmp_path
-):
+def test_a_classifier_head_can_be_asked_for(cross, bi_encoder, tmp_path):
     result, _ = run(
         cross.replace(base=bi_encoder, head="classifier", max_steps=1), tmp_path / "run"
     )
     assert sentence_transformers.CrossEncoder(result.path, device="cpu").predict(PAIRS).shape == (
         4,
     )
+
+
+def test_a_joint_head_needs_bert_or_mpnet(cross, tmp_path):
     other = make_model(tmp_path / "distilbert", "distilbert")
     with pytest.raises(InputError, match="needs a base of the architecture bert or mpnet"):
         run(cross.replace(base=str(other), head="joint"))
@@ -207,13 +208,13 @@ def test_a_run_is_known_by_its_kind(cross, tmp_path):
         ({"mine_negatives": True}, "takes no negatives"),
     ],
 )
-def test_what_a_cross_encoder_has_not_is_one_sentence(cross, changes, reason):
+def test_settings_that_a_cross_encoder_does_not_have_are_refused(cross, changes, reason):
     with pytest.raises(InputError, match=reason) as error:
         run(cross.replace(**changes))
     assert "\n" not in str(error.value)
 
 
-def test_what_reads_otherwise_than_bert_is_one_sentence(cross, tmp_path):
+def test_a_base_that_reads_pairs_unlike_bert_is_refused(cross, tmp_path):
     base = make_model(tmp_path / "base", "t5")
     with pytest.raises(InputError, match="start a cross-encoder from one such as BERT"):
         run(cross.replace(base=str(base)))

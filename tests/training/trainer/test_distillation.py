@@ -1,4 +1,4 @@
-"""Teachers: targets are what the teacher says, projected if it is wider; and a student comes to agree with it."""
+"""`trainer/teacher.py`: targets are what the teacher says, projected if it is wider; a student comes to agree."""
 
 import re
 

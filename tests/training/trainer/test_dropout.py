@@ -1,4 +1,4 @@
-"""Dropout from NumPy's bit generators: its rate, its scale, its reproducibility."""
+"""`trainer/replica.py`: dropout from NumPy's bit generators: its rate, its scale, its seed."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,11 @@ def test_dropout_zeroes_with_probability_p_and_scales_the_rest(p, dtype):
 
 
 def test_dropout_is_seeded_by_pytorch_and_there_is_none_in_evaluation_mode():
-    x, dropout = torch.ones(64, 64), Dropout(0.3)
+    x = torch.ones(64, 64)
+    dropout = Dropout(0.3)
     torch.manual_seed(4)
-    one, two = dropout(x), dropout(x)
+    one = dropout(x)
+    two = dropout(x)
     torch.manual_seed(4)
     assert torch.equal(one, dropout(x))
     assert not torch.equal(one, two)
@@ -35,7 +37,8 @@ def test_dropout_is_seeded_by_pytorch_and_there_is_none_in_evaluation_mode():
 
 
 def test_inside_use_generator_dropout_draws_from_that_generator_alone():
-    x, dropout = torch.ones(64, 64), Dropout(0.3)
+    x = torch.ones(64, 64)
+    dropout = Dropout(0.3)
     state = torch.get_rng_state()
     with use_generator(np.random.default_rng(1)):
         one = dropout(x)
@@ -49,7 +52,7 @@ def test_inside_use_generator_dropout_draws_from_that_generator_alone():
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_attention_equals_that_of_pytorch_and_drops_weights_in_training_mode():
+def test_attention_equals_that_of_pytorch():
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 5, 8) for _ in range(3))
     mask = torch.zeros(2, 1, 5, 5).masked_fill(
@@ -58,6 +61,9 @@ def test_attention_equals_that_of_pytorch_and_drops_weights_in_training_mode():
     context, _ = attention(nn.Module().eval(), q, k, v, mask, dropout=0.5)
     expected = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     assert torch.allclose(context, expected.transpose(1, 2), atol=1e-6)
+
+
+def test_attention_drops_weights_in_training_mode():
     ones = torch.ones(1, 1, 400, 1)
     with use_generator(np.random.default_rng(0)):
         context, _ = attention(nn.Module(), ones, ones, ones, None, dropout=0.25)

@@ -1,4 +1,4 @@
-"""Runs that cannot start or do not finish: one clear sentence each."""
+"""`trainer/train.py`: runs that cannot start or do not finish: one clear sentence each."""
 
 import errno
 import json
@@ -19,7 +19,8 @@ from training.trainer.train import train
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_rows(config, monkeypatch):
-    forward, steps = Regression.__call__, []
+    forward = Regression.__call__
+    steps = []
 
     def poisoned(self, vectors, target):
         loss = forward(self, vectors, target)

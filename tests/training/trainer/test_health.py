@@ -1,4 +1,4 @@
-"""A run that learns nothing says so, with the next thing to look at; one that learns says nothing."""
+"""`trainer/run_metrics.py`: a run that learns nothing is warned of, with the next thing to look at."""
 
 import math
 from pathlib import Path
@@ -74,7 +74,7 @@ def events_of(*evaluations: dict[str, float]) -> list[dict]:
     return [{"kind": "state", "state": "running", "guess": 0.0866}, *train, *evaluated]
 
 
-def test_a_correlation_that_has_not_risen_is_said_and_one_that_has_risen_once_is_not():
+def test_only_a_correlation_that_has_never_risen_is_warned_of():
     at = [{"spearman": value, "random_cosine": 0.1} for value in (0.62, 0.5, 0.62, 0.7)]
     [message] = warnings(events_of(*at[:3]))
     assert message.startswith(

@@ -1,4 +1,4 @@
-"""Where a run is kept, that none replaces another unasked, and which data judges it."""
+"""`trainer/train.py`: where a run is kept, that it replaces no other unasked, and which data judges it."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def short(config: RunConfig) -> RunConfig:
     return config.replace(max_steps=2, eval_every=1)
 
 
-def test_without_a_folder_a_run_is_one_of_the_home_folder_and_opens_its_best_model(short, tmp_path):
+def test_a_run_without_a_folder_is_kept_in_the_home_folder(short, tmp_path):
     results = [train(short, print, home=tmp_path) for _ in range(2)]
     store = RunStore(tmp_path)
     assert {stored.id for stored in store.list()} == {result.id for result in results}
@@ -69,12 +69,15 @@ def test_a_tenth_of_own_data_judges_the_run_unless_other_data_is_named(short, pa
     assert "spearman" not in of_kind(unjudged, "eval")[0]
 
 
-def test_held_out_rows_share_no_sentence_with_the_rest_and_few_rows_are_left_alone(pairs):
+def test_held_out_rows_share_no_sentence_with_the_rest(pairs):
     data = load_data(pairs)
     rest, held = hold_out(data, "regression")
     assert held is not None
     assert len(rest) + len(held) == len(data)
     assert overlap(held, [rest]).shared == 0
-    few = data.select(range(20))
+
+
+def test_few_rows_are_not_held_out(pairs):
+    few = load_data(pairs).select(range(20))
     assert hold_out(few, "regression")[1] is None
     assert "name dev data" in hold_out(few, "regression")[0].notes[-1]

@@ -75,7 +75,7 @@ def test_loss_and_gradients_are_those_of_transformers(architecture: str, tmp_pat
     assert norm.item() == pytest.approx(torch.stack(norms).norm().item(), rel=1e-4)
 
 
-def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
+def test_masks_have_the_rates_of_bert_outside_special_tokens_and_padding():
     ids = np.random.default_rng(1).integers(5, 1_000, size=(500, 40))
     can = np.random.default_rng(2).random((500, 40)) < 0.8
     inputs, positions = mask_tokens(ids, can, 4, 1_000, np.random.default_rng(0))
@@ -85,22 +85,27 @@ def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
         return abs(hits - of * rate) < 5 * (of * rate * (1 - rate)) ** 0.5
 
     assert is_near(count, can.sum(), 0.15)
-    before, after = ids.flatten()[positions], inputs.flatten()[positions]
+    before = ids.flatten()[positions]
+    after = inputs.flatten()[positions]
     assert is_near((after == 4).sum(), count, 0.8)
     assert is_near((after == before).sum(), count, 0.1 + 0.1 / 1_000)
     assert can.flatten()[positions].all()
     others = np.ones(ids.size, bool)
     others[positions] = False
     assert (inputs.flatten()[others] == ids.flatten()[others]).all()
+
+
+def test_at_least_one_token_of_a_text_is_masked():
     can = np.array([[False, True, False]])
     assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(0))[1].tolist() == [
         1
     ]
 
 
-def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
+def test_a_token_masked_because_chance_chose_none_is_hidden_like_others():
     """Of a short text alone in its batch."""
-    ids, can = np.array([[2, 9, 3]]), np.array([[False, True, False]])
+    ids = np.array([[2, 9, 3]])
+    can = np.array([[False, True, False]])
     hidden = [
         int(mask_tokens(ids, can, 4, 1_000, np.random.default_rng(seed))[0][0, 1])
         for seed in range(1_000)
@@ -109,7 +114,7 @@ def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
     assert hidden.count(9) == pytest.approx(100, abs=50)
 
 
-def test_a_step_masks_other_tokens_in_each_epoch_and_the_same_when_it_is_repeated(tmp_path: Path):
+def test_a_step_masks_the_same_tokens_when_repeated_and_others_later(tmp_path: Path):
     model = TrainingModel(load(make_model(tmp_path)), MaskedLanguageModelling())
     ids = [model.encoder.tokenize(SENTENCES)]
     first, again, later = (
@@ -169,7 +174,7 @@ def test_a_stopped_run_resumes_to_the_same_curve(text: Path, tmp_path: Path):
         {"mini_batch_size": 4, "dtype": "bfloat16"},
     ],
 )
-def test_what_other_runs_can_have_this_one_can_too(settings: dict, text: Path, tmp_path: Path):
+def test_mlm_takes_the_settings_of_other_runs(settings: dict, text: Path, tmp_path: Path):
     base = make_model(tmp_path / "base", initializer_range=0.1)
     wide = {"base": str(base), "vocabulary_size": None, "max_steps": 2, "eval_data": None}
     result, _ = run(config(text, **wide, **settings), tmp_path / "run")

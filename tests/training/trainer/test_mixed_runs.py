@@ -1,4 +1,4 @@
-"""Several data sets with an objective each: every batch is of one of them, in sentence-transformers' orders."""
+"""`trainer/batches.py`: several data sets with an objective each, in the orders of sentence-transformers."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -40,8 +40,9 @@ def batches(mix: str, seed: int = 0) -> MixedBatches:
 
 
 @pytest.mark.parametrize("mix", [PROPORTIONAL, ROUND_ROBIN])
-def test_an_epoch_has_the_batches_of_each_part_that_sentence_transformers_draws(mix):
-    ours, rows = batches(mix), [range(size) for size in SIZES]
+def test_an_epoch_of_mixed_data_has_the_batches_of_the_referee(mix):
+    ours = batches(mix)
+    rows = [range(size) for size in SIZES]
     samplers = [BatchSampler(SequentialSampler(part), 1, drop_last=False) for part in rows]
     theirs = getattr(sampler, THEIRS[mix])(ConcatDataset(rows), samplers, torch.Generator(), 0)
     offsets = [0, SIZES[0], SIZES[0] + SIZES[1], sum(SIZES)]
@@ -68,13 +69,14 @@ def test_each_part_takes_its_own_steps_one_after_the_other_over_all_epochs(mix):
 
 
 def test_the_loss_of_a_batch_is_that_of_its_parts_objective():
-    vectors, gold = list(torch.randn(3, 4, 8)), torch.tensor([0.1, 0.9, 0.4, 0.6])
+    vectors = list(torch.randn(3, 4, 8))
+    gold = torch.tensor([0.1, 0.9, 0.4, 0.6])
     loss = Loss([CoSENT(), Triplet()])
     assert loss(vectors[:2], gold) == CoSENT()(vectors[:2], gold)
     assert loss(vectors, None, 1) == Triplet()(vectors)
 
 
-def test_events_notes_and_card_say_which_data_set_was_learned_by_which_objective(mixed, tmp_path):
+def test_events_and_card_tell_which_objective_learned_which_data(mixed, tmp_path):
     result, events = run(mixed, tmp_path / "run")
     # Of the first objective that the dev data fits.
     assert result.status == "finished" and result.final["loss"] > 0
@@ -120,7 +122,7 @@ def test_weights_of_two_classifiers_are_trained_and_saved_apart(config, tmp_path
     }
 
 
-def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
+def test_a_config_lists_its_parts_with_their_objectives(config):
     mixed = RunConfig(train_data=["stsb:train=cosent", "a.csv?encoding=koi8-r=mnrl", "b.csv=mnrl"])
     assert mixed.objective == "cosent"
     assert mixed.parts == (
@@ -133,6 +135,9 @@ def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
     assert RunConfig("mnrl", train_data="snli+mnli").parts == (Part("snli+mnli", "mnrl"),)
     assert RunConfig.model_validate_json(mixed.to_json()) == mixed
     assert config.replace(train_data="a.csv=cosent").objective == "cosent"
+
+
+def test_dev_data_states_no_objective(config):
     with pytest.raises(InputError, match="leave out =cosent"):
         run(config.replace(eval_data="stsb:dev=cosent"))
 
@@ -146,7 +151,7 @@ def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
         ("stsb=mnrl+snli=mnrl", {"mine_negatives": True}, "for one data set"),
     ],
 )
-def test_what_does_not_go_together_is_one_sentence(train_data, changes, reason):
+def test_parts_that_do_not_go_together_are_refused_in_one_sentence(train_data, changes, reason):
     with pytest.raises(InputError, match=reason) as error:
         RunConfig("cosent", train_data=train_data, **changes)
     assert "\n" not in str(error.value)

@@ -28,7 +28,7 @@ def test_the_metrics_are_in_the_hubs_form():
     assert "Text --- with dashes." in card.text
 
 
-def test_the_test_figure_stands_beside_that_of_the_data_that_chose_the_checkpoint():
+def test_the_card_has_the_test_figure_beside_that_of_the_dev_data():
     config = RunConfig("regression")
     test = {"step": 8, "data": "stsb:test", "spearman": 0.75}
     card = ModelCard(with_model_index(CARD, config, {"spearman": 0.8}, "org/name", test))

@@ -37,7 +37,7 @@ def mined(*rows: tuple[str, ...], margin: float = 0.05) -> MinedNegatives:
     )
 
 
-def test_the_negative_is_the_nearest_beyond_the_margin():
+def test_a_hard_negative_is_the_nearest_beyond_the_margin():
     rows = [("a", "near a"), ("b", "near b"), ("b", "hard"), ("b", "easy")]
     found = mined(*rows).data
     assert found.kind == "triplets"
@@ -48,17 +48,23 @@ def test_the_negative_is_the_nearest_beyond_the_margin():
     assert nearer.columns[2][0] == "false negative"
 
 
-def test_a_known_positive_is_no_negative_and_scored_pairs_have_none():
+def test_a_known_positive_is_not_a_hard_negative():
     # Of the anchor, whichever row says so, and whichever side it stands on.
     rows = [("a", "near a"), ("b", "near b"), ("b", "easy")]
     assert mined(*rows, ("b", "hard")).data.columns[2][0] == "hard"
     assert mined(*rows, ("b", "hard"), ("a", "hard")).data.columns[2][0] != "hard"
     assert mined(*rows, ("b", "hard"), ("hard", "a")).data.columns[2][0] != "hard"
+
+
+def test_examples_of_hard_negatives_have_their_cosines():
     found = mined(("a", "near a"), ("b", "hard"))
     assert found.cosines[0] == pytest.approx(np.cos(np.deg2rad([10, 40])), abs=1e-6)
     [example] = found.examples(1)
     assert (example.anchor, example.positive, example.negative) == ("a", "near a", "hard")
     assert example.negative_cosine == pytest.approx(np.cos(np.deg2rad(40)), abs=1e-6)
+
+
+def test_hard_negatives_are_not_mined_for_scored_pairs():
     data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
     with pytest.raises(
         InputError, match="mined for pairs that belong together, but mine holds scored pairs"
@@ -75,7 +81,7 @@ def test_a_pair_without_a_negative_is_left_out_and_counted():
         mined(("a", "easy"))
 
 
-def test_they_are_read_as_they_were_written(tmp_path):
+def test_hard_negatives_are_read_as_they_were_written(tmp_path):
     found = mined(("a", "near a"), ("b", "hard"), ("b", "near b"))
     found.write(tmp_path)
     read = MinedNegatives.read(tmp_path, found.data)
@@ -98,7 +104,7 @@ def test_they_are_read_as_they_were_written(tmp_path):
             MinedNegatives.read(tmp_path, found.data)
 
 
-def test_blocks_do_not_change_the_result(monkeypatch):
+def test_blocks_do_not_change_the_hard_negatives(monkeypatch):
     from training.data.load import load_data
     from training.objectives.ranking import MultipleNegativesRanking
     from training.trainer import negatives
@@ -110,7 +116,7 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     assert mine_negatives(encoder, data, 0.05).data.columns == whole.data.columns
 
 
-def test_a_run_learns_from_them_shows_them_and_resumes_with_the_same(pairs, tmp_path):
+def test_a_run_learns_from_hard_negatives_and_resumes_with_the_same_ones(pairs, tmp_path):
     config = RunConfig(
         "mnrl",
         base="scratch:1x32",

@@ -1,4 +1,4 @@
-"""Every objective of vectors in a run: from scored pairs, at two dimensions, in mini-batches, its loss falls."""
+"""`trainer/train.py`: the loss of every objective falls, from scored pairs, at two dimensions, in mini-batches."""
 
 import pytest
 from run_helpers import of_kind, run

@@ -1,4 +1,4 @@
-"""Runs with objects of the caller: data in memory, an objective, evaluators, callbacks, an optimiser, a schedule."""
+"""`trainer/run_extras.py`: runs with own data, objective, evaluators, callbacks, optimizer and schedule."""
 
 import json
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def short(config: RunConfig) -> RunConfig:
     return config.replace(max_steps=4, eval_every=2, eval_data=None)
 
 
-def test_own_data_and_an_own_objective_give_the_curve_of_those_that_are_named(short):
+def test_own_data_and_an_own_objective_give_the_curve_of_named_ones(short):
     _, named = run(short.replace(eval_data=short.train_data))
     data = load_data(short.train_data)
     _, own = run(short, train_data=data, eval_data=data, objective=Squared())
@@ -84,7 +84,8 @@ def test_own_data_and_an_own_objective_give_the_curve_of_those_that_are_named(sh
 
 
 def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tmp_path):
-    data, store = load_data(short.train_data), RunStore(tmp_path)
+    data = load_data(short.train_data)
+    store = RunStore(tmp_path)
     own = {"train_data": data, "objective": Squared(), "home": tmp_path}
     _, whole = run(short, tmp_path / "elsewhere", **own)
     assert not (tmp_path / "elsewhere/run.json").exists()
@@ -185,12 +186,12 @@ def test_a_figure_of_an_evaluator_chooses_the_best_model(short, tmp_path):
         ({"folder": "run:../mine"}, "cannot be a run's name"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(short, own, message):
+def test_objects_that_cannot_be_used_are_refused_in_one_sentence(short, own, message):
     with pytest.raises(InputError, match=message):
         train(short, lambda event: None, **{"folder": None} | own)
 
 
-def test_a_fault_in_an_object_of_the_caller_is_raised_and_the_run_has_failed(short, tmp_path):
+def test_a_fault_in_an_object_of_the_caller_is_raised_and_fails_the_run(short, tmp_path):
     def broken(encoder: Encoder) -> dict[str, float]:
         raise KeyError("queries")
 
@@ -221,7 +222,7 @@ def test_own_weights_optimizer_and_schedule_resume_to_the_same_curve(short, tmp_
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
 
 
-def test_it_prints_a_line_for_each_evaluation(short, capsys):
+def test_train_prints_a_line_for_each_evaluation(short, capsys):
     train(short.replace(max_steps=1), folder=None)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines if line.startswith("step")] == [

@@ -1,4 +1,4 @@
-"""Runs on pairs without a judgement: whether each held-out first sentence finds its partner, before and after."""
+"""`trainer/evaluator.py`: runs on pairs without a judgement; whether each held-out sentence finds its partner."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_own_pairs_are_judged_by_whether_sentences_find_their_partners(own, obje
     assert "cosines" not in evaluations[0], "they are kept in the checkpoint alone"
 
 
-def test_the_pair_that_changed_most_is_named_and_a_resumed_run_names_the_same(own, tmp_path):
+def test_the_pair_that_changed_most_is_named_also_after_a_resume(own, tmp_path):
     config = RunConfig("mnrl", train_data=own, **STEPS)
     result, _ = run(config, tmp_path / "whole")
     _, held = hold_out(load_data(own), "mnrl")

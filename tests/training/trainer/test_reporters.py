@@ -1,4 +1,4 @@
-"""Experiment trackers: the figures of the events, by name; what is missing is said before the first step."""
+"""`trainer/events.py`, trackers of experiments: the figures of the events, by name; a missing package is said."""
 
 import sys
 
@@ -44,10 +44,8 @@ def test_tensorboard_has_the_figures_of_the_events_also_after_resuming(config, t
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    folder, config = (
-        tmp_path / "run",
-        config.replace(report_to=("tensorboard",), matryoshka_dims=(16,)),
-    )
+    folder = tmp_path / "run"
+    config = config.replace(report_to=("tensorboard",), matryoshka_dims=(16,))
     steps: list[int] = []
     stopped, before = run(config, folder, should_stop=lambda: len(steps) > 6 or steps.append(0))
     assert stopped.status == "stopped"

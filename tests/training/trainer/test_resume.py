@@ -1,4 +1,4 @@
-"""Stopping, dying and resuming: the curve of an interrupted run equals that of an uninterrupted one, bit for bit."""
+"""`trainer/checkpoint.py`: the curve of a stopped or killed run that is resumed equals an uninterrupted one's."""
 
 import errno
 import json
@@ -48,7 +48,7 @@ def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, whole, tmp_pa
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_stopping_during_an_evaluation(config, whole, tmp_path, monkeypatch):
+def test_a_run_can_be_stopped_during_an_evaluation(config, whole, tmp_path, monkeypatch):
     events: Events = []
     asked = {"evaluating": False}
     measure = evaluator.Evaluator.measure
@@ -67,9 +67,7 @@ def test_stopping_during_an_evaluation(config, whole, tmp_path, monkeypatch):
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole[0])
 
 
-def test_stopping_while_the_evaluation_data_is_looked_for_in_the_training_data(
-    config, tmp_path, monkeypatch
-):
+def test_a_run_can_be_stopped_during_the_search_for_overlap(config, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "training.trainer.prepare.overlap", lambda data, training, encode: encode(["A dog sleeps."])
     )
@@ -115,9 +113,7 @@ def test_a_killed_run_resumes_from_its_checkpoint(config, whole, tmp_path):
     assert result.status == "finished"
 
 
-def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(
-    config, whole, tmp_path
-):
+def test_a_run_killed_while_replacing_a_checkpoint_resumes_from_the_old(config, whole, tmp_path):
     """Killed in `training.atomic.replace_folder`: the old folder moved aside, the new one not yet renamed."""
     events: Events = []
     train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))
@@ -165,7 +161,7 @@ def test_resuming_without_a_checkpoint_starts_anew(config, tmp_path):
     assert read_events(folder / "events.jsonl") == events
 
 
-def test_what_cannot_be_resumed_is_refused(config, tmp_path):
+def test_a_run_that_cannot_be_resumed_is_refused(config, tmp_path):
     with pytest.raises(InputError, match="no run to resume"):
         run(config, tmp_path / "nothing", resume=True)
     run(config.replace(max_steps=1), tmp_path / "r")

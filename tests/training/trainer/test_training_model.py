@@ -158,7 +158,8 @@ def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches
     plain, encoder = (
         Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2)
     )
-    objective, target = Classification(encoder.dimension, 3), torch.tensor([0, 2, 1])
+    objective = Classification(encoder.dimension, 3)
+    target = torch.tensor([0, 2, 1])
     model = TrainingModel(
         encoder,
         copy.deepcopy(objective),
@@ -249,7 +250,7 @@ def test_lora_is_refused_for_word_vectors():
         TrainingModel(word_model("frozen"), Regression(), rank=4)
 
 
-def test_a_bfloat16_replica_gives_float32_gradients_close_to_those_of_float32(encoder):
+def test_bfloat16_replicas_give_gradients_close_to_those_of_float32(encoder):
     plain = load()
     encoder.dtype = torch.bfloat16
     model = without_dropout(
@@ -352,15 +353,16 @@ def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
     assert default_micro_batches(torch.device("cuda"), 1_000) == 1
 
 
-def test_training_the_rows_in_use_equals_training_all_and_only_they_change(encoder):
-    compact, whole = (
-        TrainingModel(load(), Regression(), used(encoder)),
-        TrainingModel(load(), Regression()),
-    )
+def test_training_the_embeddings_in_use_equals_training_all(encoder):
+    compact = TrainingModel(load(), Regression(), used(encoder))
+    whole = TrainingModel(load(), Regression())
     assert train_steps(compact) == pytest.approx(train_steps(whole), abs=1e-6)
     with compact.export_encoder() as one, whole.export_encoder() as two:
         tables = [each.backbone.get_input_embeddings().weight for each in (one, two)]
         assert torch.allclose(*tables, atol=1e-6)
+
+
+def test_only_the_embeddings_in_use_are_changed(encoder):
     before = encoder.backbone.get_input_embeddings().weight.detach().clone()
     model = TrainingModel(encoder, Regression(), used(encoder))
     train_steps(model)
@@ -429,7 +431,7 @@ def test_lora_trains_adapters_only_and_is_merged_on_export(encoder):
     assert not np.allclose(after, before, atol=1e-4)
 
 
-def test_biases_and_norms_are_not_decayed(encoder):
+def test_weight_decay_leaves_out_biases_and_norms(encoder):
     model = TrainingModel(encoder, Regression())
     decayed, spared = model.parameter_groups(0.01)
     assert (decayed["weight_decay"], spared["weight_decay"]) == (0.01, 0.0)
@@ -454,7 +456,8 @@ MANY = [
 
 @pytest.mark.parametrize("options", [{}, {"mini_batch_size": 3}])
 def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
-    encoder, objective = load(), Classification(32, 3)
+    encoder = load()
+    objective = Classification(32, 3)
     model = without_dropout(TrainingModel(encoder, objective, used(encoder, MANY), **options))
     ids = columns(encoder, MANY)
     halves = [
@@ -480,7 +483,7 @@ def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
     )
 
 
-def test_no_more_tokens_than_asked_for_are_computed_at_a_time(encoder):
+def test_max_tokens_limits_the_tokens_that_are_computed_at_a_time(encoder):
     for num_micro_batches in (1, 2):
         model = TrainingModel(
             encoder, Regression(), num_micro_batches=num_micro_batches, max_tokens=64
@@ -529,7 +532,7 @@ def test_gradients_of_mini_batches_are_those_of_the_whole_batch(options, num_mic
         assert torch.allclose(found[name], gradient, atol=1e-5), name
 
 
-def test_mini_batches_go_backward_with_the_dropout_that_they_went_forward_with():
+def test_mini_batches_repeat_their_dropout_in_the_backward_pass():
     """The same four micro-batches, at once and one after another: the same bits are dropped."""
 
     def step(**options) -> tuple[Tensor, dict[str, Tensor], int]:
@@ -553,7 +556,8 @@ def test_only_the_graphs_of_a_mini_batch_are_in_memory(encoder, monkeypatch):
     model = TrainingModel(
         encoder, MultipleNegativesRanking(), used(encoder, MANY), mini_batch_size=2
     )
-    graphs, most = [], 0
+    graphs = []
+    most = 0
     forward = model.replica.forward
 
     def recorded(batch):

@@ -1,4 +1,4 @@
-"""Training runs: their events and files, every objective, several processes."""
+"""`trainer/trainer.py`: the events and files of a run, evaluation, early stopping, several processes."""
 
 import itertools
 import json
@@ -64,7 +64,7 @@ def test_the_events_of_a_run(config, tmp_path):
 
 
 @pytest.mark.parametrize(("patience", "ends_at"), [(1, 2), (2, 5), (None, 7)])
-def test_a_run_ends_after_evaluations_without_a_better_figure(
+def test_patience_ends_a_run_early_without_a_better_figure(
     config, tmp_path, monkeypatch, patience, ends_at
 ):
     """Of the evaluations at steps 0 to 7 those at 1 and 3 are the best so far; a run of 7 steps has no more."""
@@ -95,9 +95,7 @@ def test_what_was_chosen_on_dev_is_measured_on_test(config, tmp_path):
     assert f"on stsb:test | – | {100 * expected:.2f} |" in card
 
 
-def test_the_files_of_a_run_and_its_model_which_is_the_best_one_and_opens_with_sentence_transformers(
-    config, tmp_path
-):
+def test_the_saved_model_is_the_best_one_and_opens_elsewhere(config, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder = tmp_path / "r1"
     result, events = run(config, folder)
@@ -191,7 +189,7 @@ def test_max_length_and_patience_are_checked(config):
         RunConfig("mnrl", eval_data=None, patience=3)
 
 
-def test_the_steps_of_a_run_that_accumulates(config, tmp_path):
+def test_gradient_accumulation_makes_three_batches_one_step(config, tmp_path):
     """Of 11 batches an epoch three make a step; the curve is that of a run that is stopped and resumed."""
     config = config.replace(
         gradient_accumulation_steps=3, max_steps=None, epochs=3, weight_decay=0.01
@@ -232,7 +230,8 @@ def test_each_column_has_its_prompt(config, tmp_path):
 
 def test_retrieval_chooses_the_best_model(config, tmp_path):
     """By nDCG@10 of the first sentence of each pair that belongs together, among all second ones."""
-    data, judged = load_data(config.train_data), tmp_path / "judged.jsonl"
+    data = load_data(config.train_data)
+    judged = tmp_path / "judged.jsonl"
     rows = zip(*data.columns, data.scores, strict=True)
     found = [{"query": a, "document": b, "relevance": int(score >= 4)} for a, b, score in rows]
     judged.write_text("".join(json.dumps(row) + "\n" for row in found))
@@ -367,7 +366,7 @@ def test_two_processes_train_one_model(config, tmp_path):
 
 
 @pytest.mark.parametrize(("total", "warmup"), [(7, 0.1), (1, 0.1), (50, 0.0), (10, 1.0)])
-def test_the_learning_rate_equals_that_of_transformers(total, warmup):
+def test_the_learning_rate_schedule_and_warmup_equal_transformers(total, warmup):
     from transformers import get_linear_schedule_with_warmup
 
     adam = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=2e-5)

@@ -1,4 +1,4 @@
-"""scratch:bilstm and scratch:dan in the training loop: what they learn, what a run keeps, what it says of words."""
+"""`trainer/`, with scratch:bilstm and scratch:dan: what they learn, what a run keeps, what it says of words."""
 
 import json
 from pathlib import Path
@@ -31,9 +31,7 @@ def short(alone, pairs, monkeypatch) -> RunConfig:
     )
 
 
-def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_the_dev_data(
-    short, tmp_path
-):
+def test_word_encoders_have_a_learning_rate_of_their_own():
     assert [RunConfig("regression", base=name).learning_rate for name in WORD_ENCODERS] == [
         1e-3,
         1e-3,
@@ -49,6 +47,9 @@ def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_th
     assert (
         RunConfig("regression", base=DAN, learning_rate=5e-4).replace(seed=1).learning_rate == 5e-4
     )
+
+
+def test_word_encoders_have_no_words_of_the_dev_data(short, tmp_path):
     dev = tmp_path / "dev.csv"
     dev.write_text(
         "sentence1,sentence2,score\nZyzzyva,A man,1\nA dog,A cat,3\nIt rains,It snows,4\n"
@@ -60,7 +61,7 @@ def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_th
 
 
 @pytest.mark.parametrize(("name", "pooling"), [(BILSTM, "max"), (DAN, "mean_sqrt_len_tokens")])
-def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path, name, pooling):
+def test_word_encoders_learn_and_are_saved_with_the_same_vectors(short, tmp_path, name, pooling):
     result, events = run(short.replace(base=name), tmp_path / "run")
     opening = of_kind(events, "state")[0]
     assert (opening["pooling"], opening["dtype"]) == (pooling, "float32")
@@ -78,6 +79,6 @@ def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path
         run(short.replace(base=result.path), tmp_path / "again")
 
 
-def test_a_stopped_run_goes_on_to_the_same_end(short, tmp_path):
+def test_a_stopped_run_resumes_to_the_same_end(short, tmp_path):
     config = short.replace(dtype="float32", max_steps=12, eval_every=12)
     assert curve(stop_and_resume(config, tmp_path / "run", 5)) == curve(run(config)[1])

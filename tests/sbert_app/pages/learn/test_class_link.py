@@ -1,4 +1,4 @@
-"""A class is its link: what it says is read back, and what may not be named is refused."""
+"""`learn/teacher.py`: a class is its link; what it says is read back, and what may not be named is refused."""
 
 import threading
 from types import SimpleNamespace
@@ -23,15 +23,21 @@ from training.sources import hub
 ACCESS = AccessPolicy()
 
 
-def test_a_link_is_read_back_and_what_it_leaves_out_is_the_lessons_own():
+def test_a_class_link_is_read_back_as_it_was_made():
     link = ClassLink("NLP & co. 101", Setup("org/model", "sickr", 7), (4, 8, 12))
     assert read_class(dict(parse_qsl(link.query)), ACCESS) == link
+
+
+def test_a_setting_that_a_class_link_leaves_out_is_the_lessons_own():
     found = read_class({"lesson": "4", "model": "/etc/passwd"}, ACCESS)
     assert found == ClassLink() and found.setup == STANDARD
     assert found.numbers == tuple(lesson.number for lesson in lessons()) and found.query == ""
     assert read_class({"class": "A"}, ACCESS).setup == STANDARD
     assert ClassLink("A").query == "class=A"
     assert ClassLink("A", Setup(seed=7), (4, 8)).query == "class=A&seed=7&lessons=4,8"
+
+
+def test_lessons_of_a_class_are_counted_within_its_selection():
     number, count, *_ = learn._show_lesson(8, ClassLink("A", selection=(4, 8)))
     assert number == 8 and "Lesson 2 of 2" in count
 
@@ -76,7 +82,7 @@ def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached
         ({"class": "A" * 81}, "at most 80 characters"),
     ],
 )
-def test_what_cannot_be_used_is_said(values, message):
+def test_a_class_link_with_wrong_values_is_refused(values, message):
     with pytest.raises(InputError, match=message):
         read_class({"class": "A", **values}, ACCESS)
 

@@ -1,4 +1,4 @@
-"""The figures in the prose of the lessons: the paper's are those of its tables, the others follow from arithmetic."""
+"""`learn/lessons/`, the figures in the prose: those of the paper's tables, and those that follow by arithmetic."""
 
 import pytest
 
@@ -7,7 +7,8 @@ from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.results.precomputed import TABLE_1, TABLE_2
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
-POOLING, CONCATENATION = ABLATIONS["pooling"].variants, ABLATIONS["concat"].variants
+POOLING = ABLATIONS["pooling"].variants
+CONCATENATION = ABLATIONS["concat"].variants
 STSB = {row.label: row.figures["stsb:test"][0] for row in (*TABLE_1, *TABLE_2)}
 
 

@@ -1,4 +1,4 @@
-"""The HTML of the Learn page: prose keeps its markup, texts of models and users never become markup."""
+"""`learn/page.py` and `learn/lessons/`, the HTML: prose keeps its markup, texts of models and users are escaped."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,8 @@ from sbert_app.pages.learn.lessons import (
 from sbert_app.pages.learn.samples import EncodedCorpus, EncodedSample, GoldSample, Timed
 from sbert_app.pages.learn.teacher import ClassLink
 
-TIMED, PAIRS = Timed(2.0, "12:00:00"), GoldSample([], [], np.ones(200))
+TIMED = Timed(2.0, "12:00:00")
+PAIRS = GoldSample([], [], np.ones(200))
 CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), TIMED)
 RATES = cost.Rates(1_000, 100, 0.5, "stsb:dev", TIMED)
 
@@ -34,9 +35,12 @@ def test_the_prose_of_a_lesson_keeps_its_markup():
         assert html.count("<details") == 1
 
 
-def test_an_address_stays_one_attribute_and_a_rank_that_differs_is_marked():
+def test_an_address_stays_one_attribute():
     html = macro("learn/page_link")('/?a="><script>&b=2', "Open")
     assert html.startswith('<a class="page-link" href="/?a=&#34;&gt;&lt;script&gt;&amp;b=2">')
+
+
+def test_a_rank_that_differs_is_marked():
     line = orders.Line("A dog.", 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
     html = orders.describe(
@@ -62,7 +66,7 @@ def test_sentences_and_names_are_escaped():
 
 
 class TestCost:
-    def test_times_are_extrapolated_from_the_rates_and_the_papers_case_comes_once(self):
+    def test_times_are_extrapolated_from_the_rates_of_this_machine(self):
         html = cost.describe(RATES, 1_000)
         assert "499,500" in html
         assert "1 h 23 min" in html  # 499,500 pairs at 100 a second
@@ -130,7 +134,7 @@ class TestFindings:
         result = temperature.Trainings(self.trained(None, 0.93, before), after, 512, PAIRS, TIMED)
         return temperature.describe(result, after[0])
 
-    def test_what_the_temperature_does_and_its_price_in_rho_are_said_from_the_figures(self):
+    def test_the_effect_of_the_temperature_is_told_from_the_figures(self):
         assert "0.72 after τ = 0.01 and of 0.05 after τ = 0.1" in self.crowding((0.72, 0.05))
         assert "From this start the temperature hardly matters" in self.crowding((0.04, 0.02))
         assert "the order is about as good" in self.crowding((0.7, 0.1), (60.0, 61.0))
@@ -178,9 +182,10 @@ class TestFindings:
 
 
 class TestSheet:
-    def test_it_has_the_questions_of_the_class_and_the_answers_are_another_page(self):
+    def test_the_sheet_has_the_questions_of_the_class_without_the_answers(self):
         link = ClassLink(HOSTILE, Setup(seed=7), (4, 8))
-        sheet, answers = link.sheet(answers=False), link.sheet(answers=True)
+        sheet = link.sheet(answers=False)
+        answers = link.sheet(answers=True)
         for html in (sheet, answers):
             assert_escaped(html)
             assert (

@@ -1,4 +1,4 @@
-"""The claims of the lessons, measured with the real model and the real benchmark."""
+"""`learn/lessons/`, the claims of the lessons, measured with the real model and the real benchmark."""
 
 import math
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def models(context: Context) -> ModelCache:
     return context.models
 
 
-def test_lessons_are_numbered_and_each_has_a_module_a_question_and_figures_from_a_paper():
+def test_each_lesson_has_a_module_a_question_and_a_paper():
     assert [lesson.number for lesson in lessons()] == list(range(1, len(lessons()) + 1))
     folder = Path(package.__path__[0])
     assert sorted(lesson.key for lesson in lessons()) == sorted(
@@ -138,7 +138,7 @@ def test_3_a_head_on_u_and_v_alone_only_memorises(context):
             assert row.test_accuracy > found.chance + 0.1, name
 
 
-def test_4_a_pull_moves_the_cosines_and_hardly_the_order_and_random_weights_need_none(context):
+def test_4_a_pull_moves_the_cosines_but_hardly_the_order(context):
     free, pulled = (collapse.measure(context, "trained", pull) for pull in (0, 0.9))
     assert free.random_cosine < 0.1 and not free.collapsed
     assert pulled.random_cosine > 0.98 and pulled.collapsed
@@ -162,7 +162,7 @@ def test_5_rates_are_measured_once_for_each_request(context, monkeypatch):
     assert rates is not cost.measure(context, 2.0)  # asked again: measured again
 
 
-def test_6_with_length_one_three_orders_are_the_same_and_ranks_count_from_one(context):
+def test_6_with_length_one_three_orders_are_the_same(context):
     query = "The orchestra played too loudly."
     free, normalised = (orders.measure(context, query, on) for on in (False, True))
     assert [normalised.agreement[name] for name in ("dot", "euclidean")] == pytest.approx([1, 1])
@@ -172,6 +172,9 @@ def test_6_with_length_one_three_orders_are_the_same_and_ranks_count_from_one(co
         assert line.ranks["cosine"] == line.ranks["dot"] == line.ranks["euclidean"]
     assert normalised.rho["dot"] == pytest.approx(normalised.rho["cosine"], abs=0.01)
     assert free.rho["dot"] < free.rho["cosine"] - 5
+
+
+def test_6_ranks_count_from_one():
     assert orders.ranks(np.array([0.1, 0.9, 0.5, 0.5 + 1e-9])).tolist() == [4, 1, 2, 3]
 
 
@@ -188,7 +191,7 @@ def test_7_the_cross_encoder_changes_the_order_and_is_the_better_judge(context):
     assert cross > bi > 80
 
 
-def test_word_counts_cannot_see_order_and_the_counts_are_of_items(context, models):
+def test_word_counts_cannot_see_word_order(context, models):
     found = negation.measure(context, negation.WORD_ORDER, "A dog bit a man.", "A man bit a dog.")
     np.testing.assert_allclose(found.by_scorer[negation.TF_IDF].contrast, 1, atol=1e-6)
     assert found.by_scorer[negation.TF_IDF].told_apart == 0
@@ -202,8 +205,14 @@ def test_word_counts_cannot_see_order_and_the_counts_are_of_items(context, model
         < 0.3
         < found.by_scorer[negation.BI].paraphrase.mean()
     )
+
+
+def test_pairs_that_are_told_apart_are_counted():
     scores = negation.Scores(np.array([0.9, 0.4]), np.array([0.8, 0.5]), np.array([0.1, 0.6]))
     assert (scores.told_apart, scores.above_unrelated) == (1, 1)
+
+
+def test_an_empty_sentence_of_ones_own_is_named(context):
     with pytest.raises(InputError, match="the second sentence is empty"):
         negation.measure(context, negation.NEGATION, "A dog.", " ")
 
@@ -219,27 +228,27 @@ def test_a_higher_temperature_spreads_crowded_vectors_and_every_one_learns(conte
 
 
 class TestWhitening:
-    def test_whitened_vectors_have_covariance_one_without_the_directions_that_have_no_variance(
-        self,
-    ):
+    def test_whitened_vectors_have_the_identity_as_covariance(self):
         random = np.random.default_rng(0)
         vectors = random.normal(size=(200, 12)) @ random.normal(size=(12, 12)) + 5
         kernel, mean = whitening.whitening(vectors)
         white = (vectors - mean) @ kernel
         np.testing.assert_allclose(np.cov(white.T), np.eye(12), atol=1e-8)
         np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-8)
+
+    def test_whitening_leaves_out_directions_without_variance(self):
         vectors = np.random.default_rng(0).normal(size=(30, 4))
         kernel, _ = whitening.whitening(np.hstack([vectors, vectors[:, :1]]))
         assert kernel.shape == (5, 4)
 
-    def test_it_removes_the_cone_of_random_weights_and_keeps_no_more_dimensions_than_there_are(
-        self, context
-    ):
+    def test_whitening_removes_the_cone_of_random_weights(self, context):
         found = whitening.measure(context, "random", 256)
         assert found.before.random_cosine > 0.9 and abs(found.after.random_cosine) < 0.05
         assert found.after.effective_rank > found.before.effective_rank
         assert found.after.dimensions == 256
         assert found.rho_by_dimension[256] == found.after.rho
+
+    def test_whitening_keeps_at_most_the_dimensions_of_the_model(self, context):
         found = whitening.measure(context, "random cls", 10_000)
         assert found.after.dimensions <= 384
 
@@ -256,9 +265,7 @@ class TestLayers:
             # Whatever the batch.
             np.testing.assert_allclose(vectors[:, 0], vectors[:, 2], atol=1e-5)
 
-    def test_cls_is_the_same_for_all_before_the_first_layer_and_the_model_of_a_class_is_measured(
-        self, context
-    ):
+    def test_cls_is_the_same_for_all_sentences_before_the_first_layer(self, context):
         found = layers.measure(context, DEFAULT_MODEL, 100)
         assert math.isnan(found.by_pooling["cls"][0])
         assert found.best("cls") > 0
@@ -269,14 +276,15 @@ class TestLayers:
         assert found.model == "scratch:2x64" and len(found.by_pooling["max"]) == 3
 
 
-def test_seed_zero_takes_equal_distances_another_draws_and_data_without_gold_scores_is_refused(
-    context, tmp_path
-):
+def test_seed_zero_takes_equal_distances_and_another_seed_draws():
     assert samples.sample_rows(11, 3, 0).tolist() == [0, 5, 10]
     drawn, again, other = (samples.sample_rows(1_000, 50, seed).tolist() for seed in (7, 7, 8))
     assert len(set(drawn)) == 50 and drawn == sorted(drawn)
     assert drawn == again != other
     assert samples.sample_rows(4, 10, 7).tolist() == [0, 1, 2, 3]
+
+
+def test_data_without_gold_scores_is_refused(context, tmp_path):
     file = tmp_path / "labels.csv"
     file.write_text("sentence1,sentence2,label\na b,c d,yes\ne f,g h,no\n")
     with pytest.raises(InputError, match="the lessons need pairs with gold scores"):
@@ -285,7 +293,8 @@ def test_seed_zero_takes_equal_distances_another_draws_and_data_without_gold_sco
 
 def test_a_nonsense_prompt_raises_all_cosines(context):
     result = prompts.measure(context, "")
-    plain, nonsense = result.of(""), result.of(prompts.NONSENSE)
+    plain = result.of("")
+    nonsense = result.of(prompts.NONSENSE)
     assert nonsense.random > plain.random + 0.05
     assert nonsense.similar > plain.similar
     assert plain.change.points == 0
@@ -304,7 +313,8 @@ def test_a_hub_is_the_neighbour_of_many_and_each_sentence_of_k_on_average(contex
 
 def test_half_the_dimensions_cost_little_and_the_first_are_not_special(context):
     result = dimensions.measure(context, "trained")
-    whole, half = result.rows[0], result.nearest(0.5)
+    whole = result.rows[0]
+    half = result.nearest(0.5)
     assert half.dimensions == whole.dimensions / 2
     assert whole.first - half.random.mean() < 0.1 * whole.first  # as in the paper
     assert half.random.min() - 1 < half.first < half.random.max() + 1

@@ -55,7 +55,7 @@ def test_agreement_is_that_of_the_table(project):
     assert found.between["Ann", "Ben"][1] == 20 and found.between["Ann", "Ben"][0] > 0.8
 
 
-def test_pairs_are_listed_by_the_size_of_the_difference_to_those_who_have_judged_them(project):
+def test_disagreements_are_listed_by_size_to_raters_who_judged_the_pair(project):
     first = project.ratings()["Ann"]
     for i in range(12):
         project.rate("Ben", i, first[i] if i < 9 else min(5, first[i] + 1))
@@ -72,29 +72,45 @@ def test_pairs_are_listed_by_the_size_of_the_difference_to_those_who_have_judged
     assert confusion.sum() == 12 and confusion[first[3], project.ratings()["Ben"][3]] == 1
 
 
-def test_each_rater_stands_beside_the_mean_of_the_others_and_the_ceiling_is_that_of_their_mean(
-    project,
-):
-    assert quality.rater_correlations(project) == {}
-    assert quality.ceiling(project) is None
+@pytest.fixture
+def three_raters(project):
+    """The project after Ben and Cem have judged 20 of its pairs, too."""
     ratings = project.ratings()["Ann"]
     for i in range(20):
         project.rate("Ben", i, min(5, ratings[i] + i % 2))
         project.rate("Cem", i, max(0, ratings[i] - i % 3))
-    table = np.array(
-        [[project.ratings()[name][i] for i in range(20)] for name in ("Ann", "Ben", "Cem")],
-        dtype=float,
+    return project
+
+
+def shared_ratings(project) -> np.ndarray:
+    """The ratings of Ann, Ben and Cem, a row each, of the 20 pairs that all have judged."""
+    ratings = project.ratings()
+    return np.array(
+        [[ratings[name][i] for i in range(20)] for name in ("Ann", "Ben", "Cem")], dtype=float
     )
-    found = quality.rater_correlations(project)
+
+
+def test_one_rater_alone_has_no_correlation_and_no_ceiling(project):
+    assert quality.rater_correlations(project) == {}
+    assert quality.ceiling(project) is None
+
+
+def test_each_rater_is_correlated_with_the_mean_of_the_others(three_raters):
+    table = shared_ratings(three_raters)
+    found = quality.rater_correlations(three_raters)
     assert found["Ben"] == pytest.approx(100 * spearman(table[1], table[[0, 2]].mean(axis=0)))
     assert list(found) == ["Ann", "Ben", "Cem"]
+
+
+def test_the_ceiling_is_that_of_the_mean_of_the_raters(three_raters):
+    table = shared_ratings(three_raters)
     # Spearman–Brown, with 3 ratings of 20 pairs and 1 of 40, whose mean has the error of 1.3
     # ratings.
     r = np.mean(
         [spearman(table[0], table[1]), spearman(table[0], table[2]), spearman(table[1], table[2])]
     )
     k = 60 / (20 / 3 + 40 / 1)
-    ceiling = quality.ceiling(project)
+    ceiling = quality.ceiling(three_raters)
     assert ceiling.value == pytest.approx(100 * np.sqrt(k * r / (1 + (k - 1) * r)))
     assert ceiling.low < ceiling.value < ceiling.high <= 100
 
@@ -116,7 +132,7 @@ def test_the_interval_of_the_ceiling_is_as_wide_as_ceilings_differ(project, monk
     )
 
 
-def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(project, models):
+def test_model_quality_has_intervals_for_all_and_for_random_pairs(project, models):
     found = quality.model_quality(project, models, "all-MiniLM-L6-v2")
     assert found.rho.low < found.rho.value < found.rho.high
     assert 60 < found.rho.value < 100 and found.pairs == 60
@@ -141,7 +157,7 @@ def answers(project, tmp_path):
     return answers
 
 
-def test_yes_and_no_agree_in_percent_with_wilsons_interval_and_nominal_alpha(answers):
+def test_yes_no_agreement_has_wilsons_interval_and_nominal_alpha(answers):
     found = quality.agreement(answers)
     assert found.equal == pytest.approx((80, 68.2, 88.2), abs=0.1)
     ratings = answers.ratings()
@@ -155,15 +171,14 @@ def test_yes_and_no_agree_in_percent_with_wilsons_interval_and_nominal_alpha(ans
     assert quality.agreement(answers).equal.value == pytest.approx(100 * (48 + 6 / 3) / 60)
 
 
-def test_a_model_is_measured_by_average_precision_and_f1_where_raters_say_yes_or_no(
-    answers, models
-):
+def test_yes_no_ratings_measure_a_model_by_average_precision_and_f1(answers, models):
     gold = quality.joint_ratings(answers)
     assert len(gold) == 48, "as many say yes as no on the other 12"
     found = quality.answer_quality(answers, models, "all-MiniLM-L6-v2")
     assert list(found) == ["all judged pairs", "drawn at random"]
     decision = found["all judged pairs"]
-    precision, f1 = decision.average_precision, decision.choices[0].f1
+    precision = decision.average_precision
+    f1 = decision.choices[0].f1
     pairs = [(answers.pairs[i].first, answers.pairs[i].second) for i in gold]
     scores = quality.score_pairs(models, "all-MiniLM-L6-v2", pairs)
     assert precision.value == pytest.approx(
@@ -210,13 +225,16 @@ def test_no_sentence_is_in_two_parts_and_no_pair_is_lost(seed, count):
     assert sorted(row for part in parts.values() for row in part) == sorted(rows)
 
 
-def test_parts_have_their_shares_and_pairs_that_all_share_a_sentence_cannot_be_divided():
+def test_pairs_are_split_into_train_dev_and_held_out_parts():
     parts = quality.split([(f"a{i}", f"b{i}", 1.0) for i in range(100)], 0)
     assert {name: len(part) for name, part in parts.items()} == {
         "train": 60,
         "dev": 20,
         "held-out": 20,
     }
+
+
+def test_pairs_that_share_too_many_sentences_cannot_be_split():
     with pytest.raises(InputError, match="share so many sentences"):
         quality.split([("the same", f"b{i}", 1.0) for i in range(50)], 0)
     with pytest.raises(InputError, match="training needs 40 at least"):
@@ -265,9 +283,7 @@ def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
     ) and result.difference.points == pytest.approx(0)
 
 
-def test_the_csv_has_a_column_for_each_rater_and_an_agreed_score_replaces_the_mean(
-    project, tmp_path
-):
+def test_an_agreed_score_replaces_the_mean_in_the_csv(project, tmp_path):
     project.rate("score", 0, 1)
     project.agree("Ben", 1, 1)
     with quality.export_csv(project, tmp_path / "out" / "x.csv").open(

@@ -18,7 +18,8 @@ from training.errors import InputError
 
 def test_a_third_for_each_reason_and_no_pair_twice():
     random = np.random.default_rng(0)
-    first, second = random.random(200), random.random(200)
+    first = random.random(200)
+    second = random.random(200)
     chosen = pick(first, second, 0.5, 60, random)
     rows = {
         reason: [row for row, why in chosen if why == reason]
@@ -26,18 +27,22 @@ def test_a_third_for_each_reason_and_no_pair_twice():
     }
     assert [len(each) for each in rows.values()] == [20, 20, 20]
     assert len({row for row, _ in chosen}) == 60
-    gap, distance = np.abs(rankdata(first) - rankdata(second)), np.abs(first - 0.5)
+    gap = np.abs(rankdata(first) - rankdata(second))
+    distance = np.abs(first - 0.5)
     others = set(range(200)) - {row for row, _ in chosen}
     assert min(gap[rows[DISAGREE]]) >= max(gap[row] for row in others)
     assert min(distance[row] for row in others) >= max(distance[rows[THRESHOLD]])
 
 
-def test_the_random_third_is_drawn_from_all_pairs_and_too_few_are_all_taken():
+def test_the_random_third_is_drawn_evenly_from_all_pairs():
     first = np.linspace(0, 1, 30)
     drawn = [{row for row, why in pick(first, first[::-1], 0.5, 9, np.random.default_rng(seed)) if why == RANDOM}
              for seed in range(300)]  # fmt: skip
     counts = np.bincount([row for each in drawn for row in each], minlength=30)
     assert counts.min() > 10 and counts.max() < 60  # 30 expected of each
+
+
+def test_too_few_pairs_are_all_chosen():
     chosen = pick(np.arange(5) / 5, np.arange(5) / 5, 0.5, 60, np.random.default_rng(0))
     assert sorted(row for row, _ in chosen) == [0, 1, 2, 3, 4]
 
@@ -71,7 +76,9 @@ def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models,
         ({}, r"two\.csv has 2 different pairs; at least 3 are needed"),
     ],
 )
-def test_what_cannot_be_used_is_said(models, home, tmp_path, changes, message):
+def test_wrong_settings_of_a_project_are_refused_in_one_sentence(
+    models, home, tmp_path, changes, message
+):
     file = tmp_path / "two.csv"
     file.write_text("sentence1,sentence2\na b,c d\ne f,g h\n")
     values = {

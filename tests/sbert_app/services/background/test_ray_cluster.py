@@ -29,7 +29,8 @@ from sbert_app.services.runs.on_ray import execute
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 
-ROWS, BLOCK_ROWS = 600, 10
+ROWS = 600
+BLOCK_ROWS = 10
 BLOCKS = ROWS // BLOCK_ROWS
 LOGGED = 50  # steps between two losses in the events
 # A node that does not answer is dead after a second and a half; by default after half a minute.
@@ -92,10 +93,8 @@ def test_a_cluster_that_ends_is_one_sentence_and_what_was_begun_is_removed(
     from ray.exceptions import ActorDiedError
 
     nobody = 2**22 - 3  # no process has this id
-    begun, is_over = (
-        Path(job.output, f".part-00000-00000.parquet.{nobody}.0123abcd.part"),
-        threading.Event(),
-    )
+    begun = Path(job.output, f".part-00000-00000.parquet.{nobody}.0123abcd.part")
+    is_over = threading.Event()
 
     class Ended:
         """A data set whose cluster ends as it is computed."""
@@ -130,7 +129,7 @@ def test_a_cluster_that_ends_is_one_sentence_and_what_was_begun_is_removed(
 
 
 @pytest.mark.slow
-def test_the_ray_of_this_machine_listens_on_loopback_and_refuses_whoever_has_no_token():
+def test_local_ray_listens_on_loopback_and_requires_its_token():
     pytest.importorskip("ray", reason="Ray is not installed")
     own = """
 import os, subprocess, sys
@@ -177,7 +176,7 @@ def have(nodes: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_dies_loses_nothing(
+def test_scoring_on_ray_resumes_after_a_killed_driver_and_a_dead_node(
     nodes: Any, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ):
     import ray
@@ -205,7 +204,8 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_d
     finished = {part: part.stat().st_mtime_ns for part in Path("out").glob("part-*.parquet")}
     assert 0 < len(finished) < BLOCKS
 
-    compute, is_killed = RayEngine.__call__, threading.Event()
+    compute = RayEngine.__call__
+    is_killed = threading.Event()
 
     def killing(engine: RayEngine, *arguments: Any) -> Iterator[Any]:
         for number, outcome in enumerate(compute(engine, *arguments)):
@@ -228,7 +228,8 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_d
     run_job(
         ShardJob("score", "here", command[4], dtype="float32", block_rows=BLOCK_ROWS), inputs.name
     )
-    found, expected = together("out"), together("here")
+    found = together("out")
+    expected = together("here")
     assert found.drop_columns("cosine").equals(expected.drop_columns("cosine"))
     np.testing.assert_allclose(found["cosine"].to_numpy(), expected["cosine"].to_numpy(), atol=1e-6)
 
@@ -242,19 +243,18 @@ def losses(store: RunStore, run_id: str) -> dict[int, float]:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_interrupted_and_loses_its_node_has_the_curve_of_one_that_nothing_interrupts(
+def test_a_resumed_run_on_ray_has_the_curve_of_an_uninterrupted_run(
     nodes: Any, home: Path, tmp_path: Path, tiny: Any
 ):
     import ray
 
-    store, cluster = (
-        RunStore(linked_home(home, tmp_path / "home")),
-        RayCluster(nodes.address, cpus=1),
-    )
+    store = RunStore(linked_home(home, tmp_path / "home"))
+    cluster = RayCluster(nodes.address, cpus=1)
     config = tiny(max_steps=1_000_000, eval_every=1_000)
     (first,) = have(nodes, 1)
     run, straight = (store.create(config, queue=False) for _ in range(2))
-    should_end, threads = threading.Event(), ThreadPoolExecutor(1)
+    should_end = threading.Event()
+    threads = ThreadPoolExecutor(1)
 
     def goes_on_from(step: int) -> Future[Any]:
         should_end.clear()

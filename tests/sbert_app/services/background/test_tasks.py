@@ -26,7 +26,8 @@ class Endless:
     """Work that runs until it is stopped, and then returns how often it went round."""
 
     def __init__(self):
-        self.started, self.ended = threading.Event(), threading.Event()
+        self.started = threading.Event()
+        self.ended = threading.Event()
 
     def __call__(self, watch):
         self.started.set()
@@ -39,7 +40,7 @@ class Endless:
         return rounds
 
 
-def test_progress_is_reported_by_stages_with_their_own_time_and_the_result_comes_last(tasks):
+def test_progress_comes_in_timed_stages_and_the_result_last(tasks):
     def work(watch):
         watch.report(5, None, 10)
         time.sleep(0.4)
@@ -58,9 +59,7 @@ def test_progress_is_reported_by_stages_with_their_own_time_and_the_result_comes
     assert events[-1].seconds < time.perf_counter() - began - 0.4
 
 
-def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(
-    tasks, tmp_path, monkeypatch
-):
+def test_a_download_is_a_stage_of_its_task_and_stops_with_it(tasks, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
     ended = threading.Event()
 
@@ -90,7 +89,7 @@ def test_stop_ends_the_iteration_at_once_and_the_work_soon_after(tasks):
     assert work.ended.wait(60)
 
 
-def test_a_task_that_is_kept_goes_on_without_a_reader_and_has_any_number_of_them(tasks):
+def test_a_task_that_is_kept_goes_on_with_any_number_of_readers(tasks):
     work = Endless()
     task = tasks.start("me tab", "Counting", work)
     readers = [task.follow() for _ in range(2)]
@@ -128,7 +127,7 @@ def test_leaving_stops_all_tasks_of_a_session_and_no_other(tasks):
         assert works[other].ended.wait(60)
 
 
-def test_a_new_task_stops_the_one_before_of_its_owner_which_is_told_from_a_stopped_one(tasks):
+def test_a_new_task_of_the_same_owner_supersedes_the_one_before(tasks):
     work = Endless()
     first = tasks.run("me map", "first", work)
     next(first)
@@ -139,7 +138,7 @@ def test_a_new_task_stops_the_one_before_of_its_owner_which_is_told_from_a_stopp
     assert work.ended.wait(60)
 
 
-def test_a_task_that_has_ended_after_a_stop_is_told_so_even_if_somebody_else_begins_one(tasks):
+def test_a_stopped_task_is_not_superseded_by_a_task_of_another_owner(tasks):
     work = Endless()
     stopped = tasks.run("me map", "first", work)
     next(stopped)
@@ -153,7 +152,7 @@ def test_a_task_that_has_ended_after_a_stop_is_told_so_even_if_somebody_else_beg
     assert not isinstance(raised.value, SupersededError)
 
 
-def test_the_rate_and_the_time_left_unless_it_is_too_early_and_more_than_was_expected_is_all_of_it():
+def test_progress_has_a_rate_and_the_time_left_unless_it_is_too_early():
     progress = TaskProgress("Scoring", 250, 1_000, 2.0)
     assert (progress.fraction, progress.rate, progress.seconds_left) == (0.25, 125, 6.0)
     progress = TaskProgress("Scoring", 1_100, 1_000, 2.0)

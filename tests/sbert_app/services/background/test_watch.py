@@ -44,7 +44,8 @@ def test_stages_parts_and_who_waits_for_a_lock_stop_with_the_whole():
         with pytest.raises(StoppedError):
             each.check()
     UNWATCHED.check()
-    lock, stops = threading.Lock(), iter([False, True])
+    lock = threading.Lock()
+    stops = iter([False, True])
     with (
         Watch().holding(lock),
         pytest.raises(StoppedError),

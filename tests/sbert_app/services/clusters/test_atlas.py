@@ -32,10 +32,8 @@ def export(home, tmp_path):
     )
 
     def run(output: Path = tmp_path / "atlas.parquet", **options):
-        clusters, cache = (
-            describe_clusters(embedded, LABELS),
-            DiskCache(tmp_path / "home" / "cache"),
-        )
+        clusters = describe_clusters(embedded, LABELS)
+        cache = DiskCache(tmp_path / "home" / "cache")
         settings = MapSettings(epochs=5)
         drawn = export_atlas(
             embedded, clusters, output, settings, cache, tmp_path / "home", **options
@@ -45,9 +43,7 @@ def export(home, tmp_path):
     return run
 
 
-def test_every_sentence_has_its_point_its_cluster_and_its_neighbours_and_what_is_stopped_leaves_nothing(
-    export, tmp_path
-):
+def test_the_atlas_has_points_clusters_and_neighbours_of_all_sentences(export, tmp_path):
     drawn, table = export()
     assert drawn == 90
     assert table.column_names == [
@@ -80,13 +76,16 @@ def test_every_sentence_has_its_point_its_cluster_and_its_neighbours_and_what_is
     with pytest.raises(StoppedError):
         export(tmp_path / "second.parquet", watch=watch)
     assert {path.name for path in tmp_path.iterdir()} == {"home", "atlas.parquet"}
+
+
+def test_an_atlas_that_cannot_be_written_is_refused(export, tmp_path):
     with pytest.raises(InputError, match=r"has to end with \.parquet"):
         export(tmp_path / "out.csv")
     with pytest.raises(InputError, match="no folder"):
         export(tmp_path / "nowhere" / "out.parquet")
 
 
-def test_of_many_sentences_a_sample_is_drawn_and_the_others_lie_with_their_neighbours(export):
+def test_a_sample_is_drawn_and_other_sentences_lie_with_their_neighbours(export):
     drawn, table = export(limits=CorpusLimits(map_points=45))
     assert drawn == 45
     points = np.stack([table["projection_x"].to_numpy(), table["projection_y"].to_numpy()], axis=1)

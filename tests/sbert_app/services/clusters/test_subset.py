@@ -1,4 +1,4 @@
-"""Sentences that were selected, and sentences handed on to other pages."""
+"""`clusters/summary.py` of selected sentences, and `corpus/open_corpora.py`: sentences for other pages."""
 
 import csv
 
@@ -44,12 +44,14 @@ class TestSubset:
         np.testing.assert_allclose(subset.cosines, others, atol=1e-6)
         assert subset.cosine == pytest.approx(cosines[np.triu_indices(3, 1)].mean(), abs=1e-6)
 
-    def test_one_sentence_has_no_cosine_and_keywords_and_words_are_found(self, embedded):
+    def test_one_sentence_has_no_mean_cosine(self, embedded):
         alone = describe_subset(embedded, [2])
         assert alone.cosine is None
         assert np.isnan(alone.cosines).all()
         assert len(describe_subset(embedded, [])) == 0
         assert mean_pair_cosine(embedded.vectors[:1]) is None
+
+    def test_a_subset_has_keywords_and_is_found_by_a_word(self, embedded):
         assert describe_subset(embedded, [3, 4]).keywords[0] == "fell"
         assert containing(embedded.corpus, " CAT ").tolist() == [0, 1]
         assert containing(embedded.corpus, " ").tolist() == []
@@ -64,12 +66,14 @@ class TestSubset:
 
 
 class TestSharedSentences:
-    def test_sentences_come_back_as_they_were_and_as_pairs_unless_they_are_too_many(self, tmp_path):
+    def test_shared_sentences_come_back_unchanged_and_as_pairs(self, tmp_path):
         shared = SharedSentences(tmp_path)
         token = shared.put(SENTENCES)
         assert shared.put(SENTENCES) == token
         assert shared.sentences(token) == SENTENCES
         assert len(shared.pairs(token).read_text().splitlines()) == 15
+
+    def test_too_many_sentences_are_not_paired(self, tmp_path):
         shared = SharedSentences(tmp_path)
         with pytest.raises(InputError, match="501 sentences"):
             shared.pairs(shared.put([str(n) for n in range(501)]))

@@ -33,7 +33,7 @@ def test_a_larger_cosine_never_means_a_lower_gold_score(points):
 
 
 @pytest.mark.parametrize("pooling", first(1, ["mean", "cls"]))
-def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on(pooling, tmp_path):
+def test_shipped_curves_predict_gold_scores_of_pairs_not_fitted_on(pooling, tmp_path):
     curve = load_calibration("all-MiniLM-L6-v2", pooling, tmp_path)
     data = load_data("stsb:dev").select(range(400))
     vectors = Encoder.load("all-MiniLM-L6-v2", pooling).encode([*data.columns[0], *data.columns[1]])
@@ -44,7 +44,7 @@ def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on
     assert 0.72 <= np.mean((low <= gold) & (gold <= high)) <= 0.9
 
 
-def test_equal_sentences_score_5_whatever_annotators_say_and_a_band_holds_its_curve():
+def test_equal_sentences_score_5_and_the_band_contains_the_curve():
     random = np.random.default_rng(0)
     gold = random.uniform(0, 5, 2_000)
     curve = fit_isotonic(0.1 + 0.15 * gold + random.normal(0, 0.1, 2_000), gold)
@@ -59,7 +59,8 @@ def test_equal_sentences_score_5_whatever_annotators_say_and_a_band_holds_its_cu
 
 
 def test_a_damaged_file_of_a_curve_is_fitted_anew(tmp_path):
-    store, key = calibration.computed_curves(tmp_path), calibration.curve_key("m", "mean")
+    store = calibration.computed_curves(tmp_path)
+    key = calibration.curve_key("m", "mean")
     store.put(key, {"m|mean": CURVE})
     assert load_calibration("m", "mean", tmp_path) == CURVE
     for content in (b"", b"[]", b'{"m|mean": {"cosines": [0]}}'):
@@ -108,8 +109,9 @@ def test_a_curve_belongs_to_the_weights_and_not_to_the_name(tmp_path):
     assert found == [curve, curve, None]
 
 
-def test_it_is_fitted_in_one_line_of_python():
-    encoder, data = Encoder.load("scratch:1x32"), load_data("stsb:dev").select(range(200))
+def test_calibrate_fits_a_curve_in_one_line_of_python():
+    encoder = Encoder.load("scratch:1x32")
+    data = load_data("stsb:dev").select(range(200))
     curve = training.calibrate(encoder, data)
     assert (curve.fitted_on, curve.pairs, curve.gold_score(1.0)) == ("stsb:dev", 200, 5)
     vectors = encoder.encode([*data.columns[0], *data.columns[1]])
@@ -131,9 +133,7 @@ def rated(n, seed, name="mine.csv"):
 
 
 class TestOwnCalibration:
-    def test_it_is_used_says_on_what_it_was_fitted_and_makes_way_for_the_shipped_one(
-        self, tmp_path
-    ):
+    def test_a_curve_of_the_user_is_used_until_it_is_deleted(self, tmp_path):
         model = "all-MiniLM-L6-v2", "mean"
         shipped = load_calibration(*model, tmp_path)
         assert (shipped.fitted_on, shipped.pairs) == ("stsb:train", 5749)
@@ -158,10 +158,8 @@ class TestOwnCalibration:
             InputError, match=r"mine\.csv has 49 pairs with scores; a calibration takes at least 50"
         ):
             calibration.fit_own("m", "mean", *rated(49, 0), tmp_path)
-        labels, cosines = (
-            Dataset.from_pairs(["a"] * 60, ["b"] * 60, [0, 5] * 30),
-            np.linspace(0, 1, 60),
-        )
+        labels = Dataset.from_pairs(["a"] * 60, ["b"] * 60, [0, 5] * 30)
+        cosines = np.linspace(0, 1, 60)
         with pytest.raises(InputError, match="2 different scores"):
             calibration.fit_own("m", "mean", labels, cosines, tmp_path)
 

@@ -18,7 +18,8 @@ from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.names import ModelName
 
-A, B = "The medicine is safe for children.", "The medicine is not safe for <b>children</b>."
+A = "The medicine is safe for children."
+B = "The medicine is not safe for <b>children</b>."
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +46,22 @@ def test_one_pass_gives_the_cosines_of_each_pooling_as_plain_json(encoder, cross
     assert len(answer["matrix"]) == len(answer["words_a"])
 
 
-def test_under_cls_there_is_no_exact_map_and_a_long_sentence_is_marked(encoder):
+def test_under_cls_pooling_there_is_no_exact_map(encoder):
     found = compare(encoder.with_pooling("cls"), None, A, B)
     assert found.attribution is None
     assert found.to_json()["matrix"] is None
     assert "medicine" in found.to_json()["words_a"]
+
+
+def test_a_sentence_that_is_truncated_is_marked(encoder):
     found = compare(encoder, None, "word " * 10_000, "word")
     assert found.a.truncated
     assert not found.b.truncated
 
 
 def test_a_negation_lowers_both_scores_most(home):
-    models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2")
+    models = ModelCache(home)
+    name = ModelName.parse("all-MiniLM-L6-v2")
     found = compare_by_name(
         models, "She never said that.", "He said that.", name, "", "minilm-stsb"
     )
@@ -68,7 +73,8 @@ def test_a_negation_lowers_both_scores_most(home):
 
 
 def test_each_sentence_is_read_with_its_own_prompt_when_a_word_is_left_out(encoder):
-    query, document = encoder.with_prompt("query: "), encoder.with_prompt("document: ")
+    query = encoder.with_prompt("query: ")
+    document = encoder.with_prompt("document: ")
     found = compare(query, None, "cats purr", "kittens", document)
     cats = leave_one_out(query, None, found, document)[0]
     without = compare(query, None, "purr", "kittens", document)
@@ -76,7 +82,8 @@ def test_each_sentence_is_read_with_its_own_prompt_when_a_word_is_left_out(encod
 
 
 def test_the_pooling_of_a_name_counts_unless_another_is_chosen(home):
-    models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2:max")
+    models = ModelCache(home)
+    name = ModelName.parse("all-MiniLM-L6-v2:max")
     typed, chosen = (compare_by_name(models, A, B, name, pooling) for pooling in ("", "cls"))
     assert (typed.model, typed.pooling, typed.own_pooling) == ("all-MiniLM-L6-v2", "max", "mean")
     assert (
@@ -130,14 +137,15 @@ def test_all_pairs_are_ranked_and_timed(encoder, crosser):
     assert found.cross_seconds > 0
 
 
-def test_many_lines_leave_the_cross_encoder_out_and_too_many_or_too_few_are_refused(
-    encoder, crosser
-):
+def test_many_lines_leave_out_the_cross_encoder_with_a_note(encoder, crosser):
     comparisons = compare_all(
         encoder, crosser, "\n".join(f"Sentence number {i}." for i in range(31))
     )
     assert comparisons.cross is None
     assert "465 passes" in comparisons.notes[0]
+
+
+def test_too_many_or_too_few_lines_are_refused(encoder):
     with pytest.raises(InputError, match="got 501 lines with text"):
         compare_all(encoder, None, "x\n" * 501)
     for text in ("only one", "\n\n"):

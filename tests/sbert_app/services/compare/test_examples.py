@@ -41,16 +41,19 @@ def test_what_the_lessons_claim_is_measured(scores):
     assert 1 < scores["no shared words"][0] < 3.5
 
 
-def test_gold_scores_are_those_of_stsb_dev_and_numbers_are_tokens(encoder):
+def test_gold_scores_of_examples_are_those_of_stsb_dev():
     data = load_data("stsb:dev")
     gold = dict(zip(zip(*data.columns, strict=True), data.scores, strict=True))
     assert [gold[pair.a, pair.b] for pair in pairs() if pair.gold is not None] == [1.2]
+
+
+def test_numbers_of_the_example_are_tokens(encoder):
     pair = next(pair for pair in pairs() if pair.name == "numbers")
     tokens = encoder.token_vectors([pair.b])[0].tokens
     assert {"30", "billion", "2021"} <= set(tokens)
 
 
-def test_a_model_is_wrong_from_one_point_on_or_outside_of_what_the_scale_allows():
+def test_a_model_is_wrong_from_one_point_on_or_outside_the_expected_range():
     assert error_of_model(2.0, 2.9, None) == ""
     assert "annotators say 3.0" in error_of_model(2.0, 3.0, None)
     assert "3 at most" in error_of_model(3.1, None, (0, 3))

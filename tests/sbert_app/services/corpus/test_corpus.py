@@ -83,14 +83,15 @@ class TestData:
 
 class TestEncode:
     def test_vectors_come_from_the_cache_the_second_time(self, tmp_path):
-        cache, encoder = DiskCache(tmp_path), BagEncoder()
+        cache = DiskCache(tmp_path)
+        encoder = BagEncoder()
         corpus = Corpus("c", ["A man sleeps.", "A dog barks."])
         first, second = (encode(corpus, encoder, cache) for _ in range(2))
         np.testing.assert_array_equal(first.vectors, second.vectors)
         assert len(encoder.seen) == 2
         assert (first.seconds > 0, second.seconds) == (True, 0)
 
-    def test_a_stop_leaves_nothing_and_the_fingerprint_knows_pooling_and_weights(self, tmp_path):
+    def test_a_stopped_encoding_leaves_no_files(self, tmp_path):
         with pytest.raises(StoppedError):
             encode(
                 Corpus("c", ["a", "b"]),
@@ -99,6 +100,8 @@ class TestEncode:
                 watch=Watch(should_stop=lambda: True),
             )
         assert list(tmp_path.iterdir()) == []
+
+    def test_the_fingerprint_depends_on_pooling_and_weights(self):
         encoder = Encoder.load("scratch:1x32")
         mean = fingerprint(encoder)
         assert fingerprint(encoder.with_pooling("max")) != mean
@@ -109,18 +112,21 @@ class TestEncode:
 class TestNeighbours:
     @given(st.integers(1, 40), st.integers(1, 10), st.integers(0, 5))
     def test_they_are_the_nearest_with_the_sentence_itself_first(self, n, k, seed):
-        vectors, k = unit(n, seed=seed), min(k, n)
+        vectors = unit(n, seed=seed)
+        k = min(k, n)
         rows, distances = neighbours(vectors, k)
         assert rows[:, 0].tolist() == list(range(n))
         exact = np.sort(1 - vectors @ vectors.T, axis=1)[:, :k]
         np.testing.assert_allclose(distances, np.clip(exact, 0, 2), atol=1e-5)
 
-    def test_each_of_many_duplicates_finds_itself_and_a_stop_is_heard(self):
+    def test_each_of_many_duplicates_finds_itself(self):
         vectors = np.repeat(unit(2), 50, axis=0)
         rows, distances = neighbours(vectors, 5)
         assert rows[:, 0].tolist() == list(range(100))
         assert all(len(set(row)) == 5 for row in rows.tolist())
         assert distances.max() < 1e-5
+
+    def test_the_search_for_neighbours_can_be_stopped(self):
         with pytest.raises(StoppedError):
             neighbours(unit(10), 3, watch=Watch(should_stop=lambda: True))
 

@@ -1,4 +1,4 @@
-"""What a visitor has opened is read again under its id; own vectors are those of the rows; nothing half is left."""
+"""`corpus/open_corpora.py` and `corpus.py`: an opened file is read again by its id; vectors beside a file."""
 
 import time
 
@@ -84,7 +84,7 @@ def test_a_column_of_a_parquet_file_holds_them_too(kept, tmp_path):
         (np.array([[1, 2], [1, np.nan], [1, 1], [2, 2]]), "the vector of row 2"),
     ],
 )
-def test_what_are_no_vectors_of_its_rows_is_said(kept, file, tmp_path, array, words):
+def test_vectors_that_do_not_fit_the_rows_of_a_file_are_refused(kept, file, tmp_path, array, words):
     np.save(tmp_path / "v.npy", array)
     with pytest.raises(InputError, match=words):
         kept.keep(file, KeptCorpus("reviews.csv", time.time(), "text"), tmp_path / "v.npy")

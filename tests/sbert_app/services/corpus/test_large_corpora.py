@@ -1,4 +1,4 @@
-"""Corpora too large for the memory or a map, by small limits: files of vectors, samples, k-means, estimates."""
+"""`corpus/embedded.py`, with small limits: files of vectors, samples, k-means, approximate search."""
 
 import os
 
@@ -29,10 +29,9 @@ SMALL = CorpusLimits(sentences=80, in_memory=20, map_points=30, clustered=40)
 
 
 class TestVectorFile:
-    def test_it_is_what_the_encoder_gives_mapped_into_memory_and_equal_sentences_are_encoded_once(
-        self, tmp_path
-    ):
-        progress, encoder = [], BagEncoder()
+    def test_vectors_on_disk_are_memory_mapped_and_duplicates_encoded_once(self, tmp_path):
+        progress = []
+        encoder = BagEncoder()
         sentences = [*SENTENCES[:50], *SENTENCES[:50][::-1], "new", SENTENCES[0]]
         watch = Watch.of(lambda *done: progress.append(done))
         vectors = encode_to_file(tmp_path / "v" / "k.f32", sentences, encoder, watch, chunk=25)
@@ -42,9 +41,7 @@ class TestVectorFile:
         assert encoder.seen == [*SENTENCES[:50], "new"]
         assert progress == [(0, 102), (25, 102), (50, 102), (75, 102), (100, 102), (102, 102)]
 
-    def test_after_a_stop_only_what_is_missing_is_encoded_and_a_half_written_row_again(
-        self, tmp_path
-    ):
+    def test_a_resumed_encoding_repeats_only_missing_and_half_written_rows(self, tmp_path):
         path = tmp_path / "k.f32"
         encoder = BagEncoder()
         with pytest.raises(StoppedError):
@@ -58,7 +55,8 @@ class TestVectorFile:
         part = path.with_name(path.name + INCOMPLETE)
         assert (part.stat().st_size, path.exists()) == (60 * 64 * 4, False)
         part.write_bytes(part.read_bytes() + b"half a row")
-        rest, progress = BagEncoder(), []
+        rest = BagEncoder()
+        progress = []
         vectors = encode_to_file(
             path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30
         )
@@ -80,10 +78,12 @@ class TestVectorFile:
             encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES)
         )
 
-    def test_a_file_of_another_shape_is_none_and_a_full_disk_is_said(self, tmp_path, monkeypatch):
+    def test_a_file_of_vectors_of_another_shape_is_not_opened(self, tmp_path):
         path = tmp_path / "k.f32"
         encode_to_file(path, SENTENCES, BagEncoder())
         assert open_vectors(path, (100, 32)) is None
+
+    def test_vectors_that_do_not_fit_on_the_disk_are_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
         with pytest.raises(InputError, match=r"take 25 KB, and .* has 10 bytes free"):
             encode_to_file(tmp_path / "other.f32", SENTENCES, BagEncoder())
@@ -97,7 +97,7 @@ class TestVectorFile:
 
 
 class TestOpenCorpora:
-    def test_a_large_corpus_is_cut_at_the_limit_and_its_vectors_survive_a_restart(self, tmp_path):
+    def test_the_vectors_of_a_large_corpus_survive_a_restart(self, tmp_path):
         models = AnyModel()
         embeddings = EmbeddingCache(models, tmp_path, limits=SMALL)
         key = embeddings.add(Corpus.from_dataset(Dataset("c", (SENTENCES,)), SMALL.sentences))
@@ -158,13 +158,13 @@ class TestClusters:
         with pytest.raises(StoppedError):
             k_means(vectors, 3, Watch(should_stop=lambda: True))
 
-    def test_the_others_join_the_clusters_of_their_neighbours_and_keywords_have_every_label(
-        self, blobs
-    ):
+    def test_sentences_outside_the_sample_join_the_clusters_of_neighbours(self, blobs):
         vectors, kinds = blobs
         sample = fixed_sample(600, 90)
         sample_labels = np.where(kinds[sample] == 2, -1, kinds[sample]).astype(np.int64)
         labels = join_nearest(vectors, sample, sample_labels, UNWATCHED)
         np.testing.assert_array_equal(labels, np.where(kinds == 2, -1, kinds))
+
+    def test_keywords_cover_every_label(self):
         labels = np.arange(100) % 7
         assert set(keywords(SENTENCES, labels, 2, most=20)) == set(range(7))

@@ -12,7 +12,8 @@ from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.search import CANDIDATES, MAX_K, search
 from training.errors import InputError
 
-ENCODER, CROSS = BagEncoder(), OverlapCrossEncoder()
+ENCODER = BagEncoder()
+CROSS = OverlapCrossEncoder()
 WORDS = st.sampled_from(["dog", "cat", "bird", "runs", "sleeps", "sings", "here", "there"])
 
 
@@ -71,11 +72,14 @@ class TestReRanking:
         assert (found.by_cross[0].sentence, found.by_cross[0].rank) == ("a a a a b c d", 2)
 
 
-def test_an_answer_is_plain_json_and_without_a_cross_encoder_its_fields_are_empty():
+def test_an_answer_without_a_cross_encoder_has_empty_fields():
     found = search(embedded_of(["dog", "cat"]), "dog", ENCODER)
     assert (found.by_cross, found.cross_ms, found.candidates) == ([], None, 0)
     assert found.encode_ms >= 0
     assert found.search_ms >= 0
+
+
+def test_an_answer_is_plain_json():
     answer = search(embedded_of(["dog", "cat"]), "dog", ENCODER, 1, CROSS).to_json()
     assert json.loads(json.dumps(answer, allow_nan=False))["hits"][0]["sentence"] == "dog"
     assert set(answer["milliseconds"]) == {"encode", "search", "cross_encoder"}

@@ -1,4 +1,4 @@
-"""The most similar pairs of a corpus; equal texts; CSV files."""
+"""`corpus/search.py`: the most similar pairs of a corpus; equal texts; CSV files."""
 
 import csv
 
@@ -45,7 +45,8 @@ def test_the_same_words_are_the_same_text_whatever_their_case_and_marks(embedded
         5,
         7,
     ]
-    shown, hidden = similar_pairs(embedded, 1, hide_same=False), similar_pairs(embedded, 1)
+    shown = similar_pairs(embedded, 1, hide_same=False)
+    hidden = similar_pairs(embedded, 1)
     assert (shown.compared, shown.same_text, shown.combinations) == (6, 0, 15)
     assert (hidden.compared, hidden.same_text, hidden.combinations) == (5, 1, 10)
     assert hidden.pairs[0][:2] == (0, 2)

@@ -1,4 +1,4 @@
-"""Hubs are among the nearest of many, outliers are far from all; what two corpora share is found once."""
+"""`corpus/neighbours.py` and `clusters/summary.py`: hubs are near many, outliers far from all; nested topics."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def embedded(vectors, name="mine", key="key"):
     )
 
 
-def test_a_vector_in_the_middle_of_all_is_a_hub_and_one_far_away_an_outlier(tmp_path):
+def test_a_central_vector_is_a_hub_and_a_remote_one_an_outlier(tmp_path):
     around = np.random.default_rng(0).standard_normal((200, 40)) + 2.5
     vectors = np.vstack([around, np.full((1, 40), 2.5), -np.eye(40)[:1] * 20])
     found = find_unusual(embedded(vectors), DiskCache(tmp_path))
@@ -33,10 +33,8 @@ def test_a_vector_in_the_middle_of_all_is_a_hub_and_one_far_away_an_outlier(tmp_
 
 
 def test_another_threshold_is_applied_to_what_was_found(tmp_path):
-    ours, theirs = (
-        embedded([[1, 0], [1, 1], [0, 1]]),
-        embedded([[0, 1], [1, 0.1]], "theirs", "other"),
-    )
+    ours = embedded([[1, 0], [1, 1], [0, 1]])
+    theirs = embedded([[0, 1], [1, 0.1]], "theirs", "other")
     found = nearest_in(ours, theirs, DiskCache(tmp_path))
     assert found.rows.tolist() == [1, 1, 0]
     assert found.matches(0.99).tolist() == [2, 0] and found.matches(0.5).tolist() == [2, 0, 1]

@@ -45,7 +45,7 @@ def test_every_combination_ships_with_three_seeds():
 @pytest.mark.parametrize(
     "run", shipped().runs, ids=lambda run: f"{'-'.join(run.defects) or 'none'}-{run.seed}"
 )
-def test_the_healthy_runs_learn_and_pass_the_checks_and_each_sick_one_fails_one_in_words(run):
+def test_a_healthy_run_learns_and_a_defective_one_is_warned_of(run):
     if not run.defects:
         assert run.warnings == ()
         assert fmean(run.losses[-20:]) < run.guess - TOLERANCE
@@ -95,9 +95,12 @@ def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home,
     assert len(same.data) == len(learned_nothing.CURVES) * 3
 
 
-def test_one_visitor_trains_at_a_time_and_a_stop_is_no_result(home):
+def test_one_visitor_trains_at_a_time(home):
     context = Context(ModelCache(home), RunStore(home))
     with learned_nothing._training, pytest.raises(InputError, match="somebody else is training"):
         learned_nothing.show(context, [], True)
+
+
+def test_a_training_that_is_stopped_has_no_result(home):
     with pytest.raises(StoppedError):
         train_with((), 0, 12, home, should_stop=lambda: True)

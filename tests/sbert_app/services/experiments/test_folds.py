@@ -36,10 +36,13 @@ def experiments(tmp_path, monkeypatch):
     return Experiments(jobs)
 
 
-def test_k_folds_hold_out_every_pair_once_and_those_that_are_too_small_are_refused(file):
+def test_k_folds_hold_out_every_pair_once(file):
     for k in (2, 6):
         data, found = folds.split(file, k)
         assert sorted(row for test in found.values() for row in test) == list(range(len(data)))
+
+
+def test_folds_that_are_too_small_are_refused(file):
     for k, complaint in ((1, "choose 2 to 20"), (7, "7 folds need 70 at least")):
         with pytest.raises(InputError, match=complaint):
             folds.split(file, k)
@@ -63,7 +66,8 @@ def test_a_topic_that_is_held_out_is_not_trained_on(file, experiments):
     found = folds.start(file, None, experiments, base="scratch:1x32", max_steps=2)
     assert [cell.plan.label for cell in found.cells] == ["guns", "marriage", "penalty"]
     for cell in found.cells:
-        training, test = load_data(cell.run.config.train_data), load_data(cell.run.config.eval_data)
+        training = load_data(cell.run.config.train_data)
+        test = load_data(cell.run.config.eval_data)
         assert (len(training), len(test)) == (40, 20) == (60 - cell.plan.pairs, cell.plan.pairs)
         assert all(text.startswith(cell.plan.label) for text in test.columns[0])
         assert not any(text.startswith(cell.plan.label) for text in training.columns[0])
@@ -71,7 +75,7 @@ def test_a_topic_that_is_held_out_is_not_trained_on(file, experiments):
         assert cell.run.name == f"arguments, without {cell.plan.label}"
 
 
-def test_what_was_started_is_found_again_and_a_deleted_run_is_said_and_made_anew(file, experiments):
+def test_resume_creates_a_deleted_run_of_an_experiment_anew(file, experiments):
     found = folds.start(file, 3, experiments, base="scratch:1x32", max_steps=2)
     assert [(each.record.name, each.record.by) for each in experiments.list(FOLDS)] == [
         ("arguments.csv", "3 folds")
@@ -90,14 +94,15 @@ def test_what_was_started_is_found_again_and_a_deleted_run_is_said_and_made_anew
     assert resumed.counts == {"queued": 3}
 
 
-def test_a_wrong_setting_writes_nothing_and_without_topics_the_column_is_named(
-    file, experiments, tmp_path
-):
+def test_a_wrong_setting_writes_nothing(file, experiments):
     with pytest.raises(InputError, match="max_steps"):
         folds.start(file, None, experiments, max_steps=-1)
     assert not (experiments.store.home / "data").exists()
     assert not (experiments.store.home / "experiments").exists()
     assert experiments.store.list() == []
+
+
+def test_a_file_without_topics_needs_a_number_of_folds(tmp_path):
     path = tmp_path / "plain.csv"
     path.write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
     with pytest.raises(InputError, match="no column topic"):

@@ -1,4 +1,4 @@
-"""One config with several seeds: what may be typed, and the runs that come of it."""
+"""`experiments/experiment.py`: one config with several seeds, what may be typed, and the runs that come of it."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 
-def test_what_may_be_typed_and_what_may_not():
+def test_a_list_of_seeds_is_read_or_refused():
     typed = {"0-4": (0, 1, 2, 3, 4), "7": (7,), 3: (3,), "2, 0–1,2": (2, 0, 1), " 9 - 10 ": (9, 10)}
     assert {text: parse_seeds(text) for text in typed} == typed
     for text in ("", "a", "1-", "-3", "4-0", "0-100", "1.5", "0-4 5", "0-9999999999"):

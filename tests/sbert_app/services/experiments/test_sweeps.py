@@ -1,4 +1,4 @@
-"""Ablations: the grids, what their runs add up to, and sweeps that stop, go on and are read back from the folders."""
+"""`experiments/ablations.py` and `experiment.py`: grids, their statistics, and sweeps that stop and resume."""
 
 import json
 import re
@@ -108,7 +108,7 @@ def run_of(sweep, variant: str, seed: int) -> str:
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_the_cells_of_a_grid_differ_in_what_is_varied_and_in_the_seed_alone(name):
+def test_cells_of_a_grid_differ_only_in_what_is_varied_and_the_seed(name):
     grid = ABLATIONS[name]
     assert grid.default in grid.variants
     varied = {field for variant in grid.variants.values() for field in variant.changes}
@@ -121,7 +121,7 @@ def test_the_cells_of_a_grid_differ_in_what_is_varied_and_in_the_seed_alone(name
     ) == len(cells)
 
 
-def test_the_grids_hold_the_papers_poolings_and_concatenations_and_all_objectives():
+def test_the_grids_hold_the_variants_of_the_paper_and_all_objectives():
     assert set(ABLATIONS["concat"].variants) == set(CHOICES["concatenation"])
     assert set(ABLATIONS["objective"].variants) == set(CHOICES["objective"]) - {
         "cross-encoder",
@@ -144,11 +144,14 @@ def test_the_grids_hold_the_papers_poolings_and_concatenations_and_all_objective
     ]
 
 
-def test_changes_hold_for_all_cells_but_never_for_what_is_varied_and_unknown_names_are_told_with_those_there_are():
+def test_changes_hold_for_all_cells_except_for_what_is_varied():
     grid = ABLATIONS["base"]
     bases = ["all-MiniLM-L6-v2", "scratch:6x384", "scratch:bilstm", "scratch:dan"]
     configs = [grid.config(name, 0, base="mine", max_steps=7) for name in grid.variants]
     assert [(config.base, config.max_steps) for config in configs] == [(base, 7) for base in bases]
+
+
+def test_unknown_names_are_told_with_the_known_ones():
     with pytest.raises(InputError, match="pooling, concat, objective, base"):
         ablation("depth")
     with pytest.raises(InputError, match="mean, max, cls"):
@@ -177,10 +180,13 @@ def test_the_test_is_the_paired_t_test_by_seed(pairs):
     assert found.difference.mean == pytest.approx(sum(differences) / len(differences), abs=1e-9)
 
 
-def test_a_test_takes_only_the_seeds_that_both_have_and_one_value_has_no_spread():
+def test_a_paired_test_takes_only_the_seeds_that_both_have():
     found = Paired.of({0: 80.0, 1: 81.0, 5: 0.0}, {0: 85.0, 1: 86.5, 2: 99.0})
     assert (found.difference.n, found.difference.mean, found.better) == (2, -5.25, 0)
     assert Paired.of({0: 1.0}, {1: 1.0}) is None
+
+
+def test_a_single_value_has_no_spread():
     one = Summary.of([3.0])
     assert (one.n, one.mean, one.deviation, one.low) == (1, 3.0, None, None)
     assert Summary.of([]) is None
@@ -216,9 +222,7 @@ SHIPPED_TABLES = [(name, base) for name in ABLATIONS for base in precomputed_tab
 
 
 @pytest.mark.parametrize(("name", "base"), SHIPPED_TABLES)
-def test_the_sentence_on_a_figure_agrees_with_its_test_and_every_number_of_its_text_is_in_it(
-    name, base
-):
+def test_the_text_on_a_figure_agrees_with_its_significance_test(name, base):
     table = precomputed_tables(name)[base]
     rows = {row.name: row for row in table.rows if row.summary}
     tied = [standing.name for standing in rank_variants(table.rows).standings if standing.tied]
@@ -262,7 +266,8 @@ def test_a_text_of_a_base_is_true_of_its_figure():
         "all lose"
     )
     nli = precomputed_tables("nli-pooling")["raw-bert-mini"]
-    seen, training_rows = nli.steps * nli.settings["batch_size"], nli.training_rows
+    seen = nli.steps * nli.settings["batch_size"]
+    training_rows = nli.training_rows
     assert (
         f"{seen:,} of {training_rows:,} pairs" in ABLATIONS["nli-pooling"].of_base["raw-bert-mini"]
     )
@@ -271,7 +276,8 @@ def test_a_text_of_a_base_is_true_of_its_figure():
 @pytest.mark.parametrize(("name", "base"), SHIPPED_TABLES)
 def test_a_sweep_with_the_settings_of_a_figure_repeats_its_runs(name, base):
     table = precomputed_tables(name)[base]
-    steps, bases = {"max_steps": table.steps} if table.steps else {}, {"base": base} if base else {}
+    steps = {"max_steps": table.steps} if table.steps else {}
+    bases = {"base": base} if base else {}
     sweep = new_sweep(name, len(table.seeds), table.changes | steps | bases)
     runs = {(run.variant, run.seed) for run in table.runs}
     assert runs <= {(plan.label, plan.seed) for plan in sweep.runs}
@@ -299,10 +305,13 @@ def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
     )
 
 
-def test_a_sweep_is_estimated_and_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
+def test_a_sweep_is_estimated_before_it_is_started(sweeps):
     plan = sweeps.estimate(new_sweep("pooling", 3, {"max_steps": 200}))
     assert (plan.runs, plan.estimates["max"].steps) == (9, 200)
     assert 9 * 80e6 < plan.bytes < 9 * 100e6
+
+
+def test_a_sweep_queues_a_run_for_each_cell_seed_by_seed(sweeps):
     sweep = sweeps.start(new_sweep("pooling", 2, TINY))
     assert [(cell.plan.label, cell.plan.seed) for cell in sweep.cells] == [
         *(("mean", 0), ("max", 0), ("cls", 0), ("mean", 1), ("max", 1), ("cls", 1))
@@ -352,28 +361,30 @@ def test_the_table_fills_as_runs_finish_and_is_read_back_from_the_folders(sweeps
     assert (elsewhere.list(SWEEP, "base"), elsewhere.list(SWEEP, "pooling")) == ([full], [])
 
 
-def test_a_failed_run_tells_why_and_one_for_which_the_clock_was_set_back_nothing_of_the_time_left(
-    sweeps, two_by_two
-):
+def test_a_clock_that_was_set_back_leaves_the_time_left_unknown(sweeps, two_by_two):
     end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88, seconds=-3_600)
     assert sweeps.get(two_by_two.id).seconds_left is None
     end(sweeps.store, run_of(two_by_two, "scratch", 0), 0.30)
     assert sweeps.get(two_by_two.id).seconds_left == pytest.approx(20, abs=1)
+
+
+def test_a_failed_sweep_tells_why(sweeps, two_by_two):
     for cell in two_by_two.cells:
         end(sweeps.store, cell.run.id, None, "failed", "the disk is full")
     sweep = sweeps.get(two_by_two.id)
     assert (sweep.state, sweep.reasons, sweep.can_resume) == ("failed", ["the disk is full"], True)
 
 
-def test_stop_leaves_what_is_done_resume_goes_on_with_the_rest_and_none_at_work_is_deleted(
-    sweeps, two_by_two
-):
+def test_stop_keeps_finished_runs_and_resume_queues_the_rest(sweeps, two_by_two):
     end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88)
     stopped = sweeps.stop(two_by_two.id)
     assert (stopped.state, stopped.counts) == ("stopped", {"finished": 1, "stopped": 3})
     resumed = sweeps.resume(two_by_two.id)
     assert (resumed.state, resumed.counts) == ("running", {"finished": 1, "queued": 3})
     assert [cell.run.id for cell in resumed.cells] == [cell.run.id for cell in two_by_two.cells]
+
+
+def test_a_sweep_at_work_cannot_be_deleted_until_it_is_stopped(sweeps, two_by_two):
     with pytest.raises(InputError, match="stop it before"):
         sweeps.delete(two_by_two.id)
     sweeps.stop(two_by_two.id)
@@ -382,7 +393,8 @@ def test_stop_leaves_what_is_done_resume_goes_on_with_the_rest_and_none_at_work_
 
 
 def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by_two):
-    folder, plan = sweeps.store.home / "experiments", '[{"label": "a", "config": {}}]'
+    folder = sweeps.store.home / "experiments"
+    plan = '[{"label": "a", "config": {}}]'
     (folder / "broken.json").write_text("{")
     (folder / "other.json").write_text(
         f'{{"kind": "sweep", "name": "depth", "created": 1, "runs": {plan}}}'
@@ -427,19 +439,23 @@ def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsy
     assert len(RunStore(place).list()) == 3
 
 
-def test_ablate_takes_no_folds_and_names_the_presets_that_there_are(place, capsys, tmp_path):
+def test_ablate_does_not_resume_folds(place, capsys):
     plan = PlannedRun(label="fold 1", config=RunConfig("regression").to_dict())
     stored = records(place).create(
         "folds", ExperimentRecord(kind="folds", name="my.csv", runs=(plan,))
     )
     assert main(["ablate", "--resume", stored, "--home", str(place)]) == 2
     assert f"{stored} is not a sweep" in capsys.readouterr().err
+
+
+def test_ablate_names_the_presets_that_there_are(capsys, tmp_path):
     assert main(["ablate", "--home", str(tmp_path)]) == 2
     assert "pooling|concat|objective|base" in capsys.readouterr().err
 
 
 def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, monkeypatch):
-    under_way, all_begun = [], threading.Barrier(3, timeout=60)
+    under_way = []
+    all_begun = threading.Barrier(3, timeout=60)
 
     def executes(store, run_id, states, **_):
         with store.lease(run_id, states) as lease:

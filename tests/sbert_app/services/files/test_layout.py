@@ -18,10 +18,9 @@ COLUMNS = ["Satz A", "Satz B", "Wert"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16", "utf-8"])
-def test_semicolons_a_byte_order_mark_and_decimal_commas_come_out_as_they_went_in(
-    tmp_path, encoding
-):
-    path, output = tmp_path / "in.csv", tmp_path / "out.csv"
+def test_semicolons_byte_order_mark_and_decimal_commas_are_kept(tmp_path, encoding):
+    path = tmp_path / "in.csv"
+    output = tmp_path / "out.csv"
     path.write_bytes(GERMAN.encode(encoding))
     score_file(path, [output], BagEncoder(), columns=COLUMNS)
     assert output.read_bytes().startswith(b"\xef\xbb\xbf") == (encoding != "utf-8")
@@ -30,7 +29,8 @@ def test_semicolons_a_byte_order_mark_and_decimal_commas_come_out_as_they_went_i
     assert first == "7;Öffnen.;Öffnen.;4,5;1,000000;"
     again = open_table(output)
     assert (again.columns[-2:], again.row_estimate) == (("cosine", "note"), 3)
-    tabs, output = tmp_path / "in.tsv", tmp_path / "out.tsv"
+    tabs = tmp_path / "in.tsv"
+    output = tmp_path / "out.tsv"
     tabs.write_bytes(GERMAN.replace(";", "\t").encode(encoding))
     score_file(tabs, [output], BagEncoder(), columns=COLUMNS)
     assert output.read_text(encoding="utf-8-sig").splitlines()[1] == first.replace(";", "\t")
@@ -58,7 +58,9 @@ def test_tabs_json_and_workbooks_have_their_own_format_and_others_csv(tmp_path):
 
 
 def test_a_workbook_comes_out_with_numbers_and_without_formulas(tmp_path):
-    book, path, output = openpyxl.Workbook(), tmp_path / "in.xlsx", tmp_path / "out.xlsx"
+    book = openpyxl.Workbook()
+    path = tmp_path / "in.xlsx"
+    output = tmp_path / "out.xlsx"
     for row in [
         ("sentence1", "sentence2", "score", "id"),
         ("A cat.", "A cat.", 5, "=x"),
@@ -77,11 +79,9 @@ def test_a_workbook_comes_out_with_numbers_and_without_formulas(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".xlsx"])
 def test_deduplicated_rows_keep_their_columns(tmp_path, suffix):
-    path, scored, kept = (
-        tmp_path / "in.csv",
-        tmp_path / "scored.parquet",
-        tmp_path / f"kept{suffix}",
-    )
+    path = tmp_path / "in.csv"
+    scored = tmp_path / "scored.parquet"
+    kept = tmp_path / f"kept{suffix}"
     path.write_text(GERMAN, encoding="utf-8-sig")
     summary = score_file(path, [scored], BagEncoder(), columns=COLUMNS)
     outputs = MatchOutputs([], None, kept, Layout.of(open_table(path)))
@@ -102,7 +102,8 @@ def test_deduplicated_rows_keep_their_columns(tmp_path, suffix):
 
 
 def test_a_clean_file_has_the_layout_of_its_source(tmp_path):
-    path, output = tmp_path / "in.csv", tmp_path / "clean.csv"
+    path = tmp_path / "in.csv"
+    output = tmp_path / "clean.csv"
     path.write_text("sentence1;sentence2;score\na;b;4,5\na;b;0,5\nÄ;d;1,5\n", encoding="utf-8-sig")
     data = load_data(str(path))
     assert clean(open_table(path), output, data, examine(data)) == 1

@@ -65,7 +65,8 @@ def test_every_row_says_whether_it_matches(scored):
 
 def test_matches_that_are_none_by_their_label_are_counted_and_listed(tmp_path, scored):
     assert applied(scored).false is None, "without labels"
-    labels, path = ["1", "0", "1", "1", "0", ""], tmp_path / "judged.csv"
+    labels = ["1", "0", "1", "1", "0", ""]
+    path = tmp_path / "judged.csv"
     lines = [
         f"{line},{label}"
         for line, label in zip(scored.read_text().split("\n")[1:], labels, strict=False)
@@ -192,7 +193,7 @@ class TestGold:
         assert decision.meaning.startswith(meaning)
         assert summary.bad_gold == 0
 
-    def test_labels_that_say_nothing_are_left_alone_and_an_unknown_one_is_noted(self, tmp_path):
+    def test_labels_that_say_nothing_are_ignored(self, tmp_path):
         summary = score_file(
             self.file(tmp_path, "sentence1,sentence2,label", ["spam", "ham"]),
             [tmp_path / "out.csv"],
@@ -203,6 +204,8 @@ class TestGold:
             None,
             None,
         )
+
+    def test_a_label_that_is_not_known_is_noted(self, tmp_path):
         path = self.file(tmp_path, "sentence1,sentence2,label", ["entailment"] * 60 + ["perhaps"])
         summary = score_file(path, [tmp_path / "out.csv"], BagEncoder())
         assert summary.bad_gold == 1

@@ -1,4 +1,4 @@
-"""One file goes through pages, commands, services and Python, and its columns have the same roles everywhere."""
+"""Pages, commands, services and Python: the columns of one file have the same roles everywhere."""
 
 import json
 
@@ -50,7 +50,8 @@ def pairs_with_maybe(folder):
 
 
 def workbook(folder):
-    book, path = openpyxl.Workbook(), folder / "book.xlsx"
+    book = openpyxl.Workbook()
+    path = folder / "book.xlsx"
     book.active.title = "Notes"
     book.active.append(["exported on Monday by me", "2026-11-01"])
     book.active.append(["do not pass this on", "2026-11-02"])

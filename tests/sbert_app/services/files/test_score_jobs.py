@@ -1,4 +1,4 @@
-"""ScoreJobs: files scored in the background, with progress, Stop, and results that outlive the page and the process."""
+"""`files/jobs.py`: files scored in the background, with progress, Stop, and results that outlive the process."""
 
 import os
 import threading
@@ -84,7 +84,7 @@ def test_progress_is_reported_and_the_summary_comes_last(pairs, tmp_path):
     assert all(Path(output).is_relative_to(tmp_path / "tmp") for output in summary.outputs)
 
 
-def test_it_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
+def test_a_job_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
     jobs = make(tmp_path)
     job = started(jobs, pairs)
     pairs.unlink()
@@ -169,9 +169,7 @@ def test_a_threshold_is_applied_to_what_is_scored(pairs, tmp_path):
         jobs.apply_threshold(jobs.open(pairs).id, 0.4)
 
 
-def test_an_error_is_told_to_everyone_who_asks_and_its_reasons_stay_apart_from_the_sentence(
-    pairs, tmp_path
-):
+def test_an_error_of_a_job_is_raised_with_its_details_for_every_reader(pairs, tmp_path):
     jobs = make(tmp_path)
     job = started(jobs, pairs, model="lost")
     for reader in (jobs, jobs, make(tmp_path)):  # also in another process
@@ -193,7 +191,7 @@ def test_a_fault_is_no_users_error_and_its_text_stays_in_the_log(pairs, tmp_path
     assert "RuntimeError: secret" in caplog.text
 
 
-def test_what_is_no_job_is_said_and_deleted_jobs_leave_nothing(pairs, tmp_path):
+def test_an_unknown_job_is_named_and_a_deleted_one_leaves_nothing(pairs, tmp_path):
     jobs = make(tmp_path)
     for job in ("", "..", "0" * 16, "../../etc", "x" * 16):
         with pytest.raises(InputError, match="no longer kept"):
@@ -213,8 +211,10 @@ def age(path: Path, seconds: float) -> None:
 def test_a_job_is_removed_a_day_after_it_was_last_scored_as_a_whole(pairs, tmp_path):
     """The input is a link to the upload and as old as that is: a clean-up once took it from results that were new."""
     age(pairs, 30 * 3_600)
-    jobs, temp = make(tmp_path), TempFolder(tmp_path / "tmp")
-    new, old = started(jobs, pairs), started(jobs, pairs)
+    jobs = make(tmp_path)
+    temp = TempFolder(tmp_path / "tmp")
+    new = started(jobs, pairs)
+    old = started(jobs, pairs)
     assert {ended(jobs, job) for job in (new, old)} == {"finished"}
     assert jobs.get(new).path.samefile(pairs)
     folder = jobs.get(old).folder
@@ -244,13 +244,15 @@ def test_an_input_that_is_gone_is_said_without_the_folders_of_the_machine(pairs,
             refused()
 
 
-def test_the_answer_of_a_request_is_its_summary_and_a_file_that_cannot_be_used_leaves_no_job(
-    pairs, tmp_path
-):
+def test_the_answer_of_a_request_is_its_summary(pairs, tmp_path):
     jobs = make(tmp_path)
     job, summary = jobs.run(ScoreRequest(pairs, ["s1", "s2"], "bag", formats=(".csv",)))
     assert (summary.rows, [Path(output).suffix for output in summary.outputs]) == (200, [".csv"])
     jobs.delete(job.id)
+
+
+def test_a_file_that_cannot_be_used_leaves_no_job(pairs, tmp_path):
+    jobs = make(tmp_path)
     with pytest.raises(InputError, match=r"gone\.csv cannot be kept: No such file"):
         jobs.run(ScoreRequest(tmp_path / "gone.csv", None, "bag"))
     pairs.write_bytes(b"PAR1 and nothing more")
@@ -274,9 +276,7 @@ def test_an_upload_of_the_same_file_does_not_disturb_who_has_it_scored(pairs, tm
     assert (summary.rows, again.exists()) == (200, False)
 
 
-def test_one_visitor_leaves_places_for_the_others_and_there_is_a_limit_for_all(
-    pairs, tmp_path, monkeypatch
-):
+def test_one_visitor_leaves_places_for_others_below_the_limit_for_all(pairs, tmp_path, monkeypatch):
     jobs = make(tmp_path)
     jobs._models.ready.clear()
     request = ScoreRequest(pairs, ["s1", "s2"], "bag", formats=(".csv",))

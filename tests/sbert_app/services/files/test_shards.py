@@ -56,7 +56,7 @@ def first_part(folder: str | Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_an_id_is_kept_and_text_of_unknown_tokens_has_a_score_if_it_is_asked_for(
+def test_a_text_of_unknown_tokens_has_a_score_if_it_is_asked_for(
     tmp_path: Path, job: ShardJob, keep: bool
 ):
     (tmp_path / "in").mkdir()
@@ -117,7 +117,7 @@ def test_the_parts_hold_what_one_file_would(
     assert first_part(job.output)["score"].equals(alone["score"].slice(0, 20))
 
 
-def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp_path: Path):
+def test_a_stopped_job_resumes_where_it_stopped(inputs: Path, job: ShardJob, tmp_path: Path):
     stops = iter([False] * 12 + [True] * 100)
     with pytest.raises(StoppedError):
         run_job(job, str(inputs), watch=Watch(should_stop=lambda: next(stops)))
@@ -165,9 +165,7 @@ def test_an_output_belongs_to_one_job(inputs: Path, job: ShardJob):
         run_job(job, str(inputs / "b.csv"))
 
 
-def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(
-    inputs: Path, job: ShardJob, tmp_path: Path
-):
+def test_an_output_that_is_not_a_new_folder_is_refused(inputs: Path, job: ShardJob, tmp_path: Path):
     Path(job.output).mkdir()
     (Path(job.output) / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="holds other files; name a new folder"):
@@ -177,6 +175,9 @@ def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(
         run_job(ShardJob("score", str(tmp_path / "file"), job.model), str(inputs))
     with pytest.raises(InputError, match="lies inside"):
         run_job(ShardJob("score", str(inputs / "out"), job.model), str(inputs))
+
+
+def test_an_input_that_names_no_file_is_refused(job: ShardJob, tmp_path: Path):
     for source, words in {
         str(tmp_path / "none/*.csv"): "names no file",
         str(tmp_path / "missing.csv"): "names no file",

@@ -1,4 +1,4 @@
-"""Rows whose scores say nothing, and one reading of a file for all commands."""
+"""Rows whose scores say nothing, in `files/score.py`, `evaluation/scoring.py`, thresholds and calibration."""
 
 from dataclasses import replace
 
@@ -36,10 +36,9 @@ class Reader(BagEncoder):
 
 
 @pytest.mark.parametrize(("keep", "scored"), [(False, 2), (True, 3)])
-def test_text_of_unknown_tokens_and_vectors_that_are_not_finite_are_noted_and_have_no_score(
-    tmp_path, keep, scored
-):
-    path, output = tmp_path / "pairs.csv", tmp_path / "scored.csv"
+def test_unknown_tokens_and_vectors_that_are_not_finite_are_noted(tmp_path, keep, scored):
+    path = tmp_path / "pairs.csv"
+    output = tmp_path / "scored.csv"
     path.write_text("s1,s2,label\nA.,A.,1\n🚀,🐱,0\nNaN.,B.,0\nA.,C.,0\n", encoding="utf-8")
     summary = score_file(path, [output], Reader(), keep_unknown=keep)
     rows = read_csv(output)
@@ -86,9 +85,7 @@ def test_a_file_has_one_reading_and_so_one_figure(tmp_path, cells):
 
 @pytest.mark.parametrize(("keep", "n"), [(False, 2), (True, 3)])
 @pytest.mark.parametrize("scores", [False, True])
-def test_rows_whose_scores_say_nothing_are_no_part_of_figures_and_thresholds_and_are_counted(
-    tmp_path, keep, n, scores
-):
+def test_figures_and_thresholds_leave_out_rows_without_a_score(tmp_path, keep, n, scores):
     rows = "s1,s2,label\nA cat.,A cat.,1\n🚀,🐱,0\nNaN.,B.,0\nA dog.,Rain.,0\n"
     path = tmp_path / "pairs.csv"
     path.write_text(
@@ -109,7 +106,8 @@ def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path)
     path.write_text(
         "s1,s2,label\nA cat.,A cat.,1\n🚀,🐱,0\nB C.,B D.,1\nA dog.,Rain.,0\n", encoding="utf-8"
     )
-    data, spec = load_data(str(path)), ModelName("tfidf")
+    data = load_data(str(path))
+    spec = ModelName("tfidf")
     models = AnyModel(Reader())
     models.home = tmp_path
     result = evaluate_one(spec, with_scores(data), models, UNWATCHED)
@@ -130,7 +128,7 @@ def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path)
     )
 
 
-def test_triplets_labels_and_calibrations_leave_out_rows_whose_scores_say_nothing():
+def test_triplets_labels_and_calibrations_leave_out_rows_without_a_score():
     texts = ["A cat.", "A dog.", "🚀"]
     triplets = evaluate(Reader(), Dataset("mine", (texts, texts, ["Rain."] * 3)))
     labels = score_labels(
@@ -142,6 +140,9 @@ def test_triplets_labels_and_calibrations_leave_out_rows_whose_scores_say_nothin
     rows = [(f"A cat {n}.", f"A cat {n % 7}.", n % 5) for n in range(60)] + [("🚀", "🐱", 1)]
     first, second, scores = zip(*rows, strict=True)
     assert calibrate(Reader(), Dataset.from_pairs(first, second, scores)).pairs == 60
+
+
+def test_data_without_any_score_cannot_be_measured():
     data = Dataset("mine", (["🚀", "🐱"], ["A.", "B."]), scores=[1.0, 2.0])
     with pytest.raises(InputError, match="nothing can be measured: 2 of 2 rows are left out"):
         evaluate(Reader(), data)

@@ -1,4 +1,4 @@
-"""`worker --once`: one run in a process that a scheduler starts and ends."""
+"""`jobs/worker.py`: `worker --once` executes one run in a process that a scheduler starts and ends."""
 
 import os
 import resource

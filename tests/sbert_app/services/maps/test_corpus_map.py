@@ -7,7 +7,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.maps.corpus_map import MapResult, moved_neighbours
 
 
-def test_the_neighbours_that_two_models_share_and_the_sentences_that_moved_most():
+def test_two_models_are_compared_by_shared_neighbours():
     vectors = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     turned = vectors.copy()

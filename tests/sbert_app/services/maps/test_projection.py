@@ -62,11 +62,12 @@ def purity(points, group):
 
 
 class TestOneMap:
-    def test_neighbours_stay_close_the_same_seed_gives_the_same_map_and_the_cache_keeps_it(
+    def test_neighbours_stay_close_and_the_same_seed_gives_the_same_map(
         self, home, tmp_path, monkeypatch
     ):
         vectors, group = clouds()
-        embedded, cache = make_embedded(vectors), DiskCache(tmp_path)
+        embedded = make_embedded(vectors)
+        cache = DiskCache(tmp_path)
         [points] = project([embedded], QUICK, cache, home)
         assert points.shape == (120, 2)
         assert points.dtype == np.float32
@@ -75,6 +76,9 @@ class TestOneMap:
         assert not np.array_equal(points, draw([vectors], MapSettings(epochs=50, seed=1), home)[0])
         monkeypatch.setattr(projection, "draw", None)
         np.testing.assert_array_equal(project([embedded], QUICK, cache, home), [points])
+
+    def test_each_setting_of_a_map_is_part_of_its_key_in_the_cache(self):
+        embedded = make_embedded(clouds()[0])
         changes = [
             {},
             {"dimensions": 3},
@@ -85,14 +89,17 @@ class TestOneMap:
         ]
         assert len({map_key(MapSettings(**change), embedded) for change in changes}) == len(changes)
 
-    def test_progress_increases_to_the_end_and_a_stop_ends_the_work_at_once(self, home):
+    def test_progress_increases_to_the_end(self, home):
         vectors, _ = clouds(400)
         shares = []
         draw([vectors], MapSettings(), home, Watch.of(lambda done, _: shares.append(done)))
         assert shares == sorted(shares)
         assert 0.3 < shares[-1] <= 1
+
+    def test_a_stop_ends_the_drawing_at_once(self, home):
+        vectors, _ = clouds(400)
+        shares = [0.0]
         watch = Watch.of(lambda done, _: shares.append(done), lambda: shares[-1] > 0.3)
-        shares.append(0.0)
         with pytest.raises(StoppedError):
             draw([vectors], MapSettings(epochs=100_000_000), home, watch)
         assert draw([vectors], QUICK, home)[0].shape == (400, 2)
@@ -106,9 +113,7 @@ class TestOneMap:
 
 
 class TestSmallAndOdd:
-    def test_too_few_distinct_sentences_collapsed_models_and_two_corpora_are_refused(
-        self, home, tmp_path
-    ):
+    def test_too_few_distinct_sentences_are_refused(self, home, tmp_path):
         for sentences, words in (
             (["one", "two", "three"], "at least 5 different sentences; there are 3 here"),
             (["same"] * 10, "at least 5 different sentences; all are the same here"),
@@ -117,13 +122,15 @@ class TestSmallAndOdd:
             for spaces in ([embedded], [embedded, embedded]):
                 with pytest.raises(InputError, match=words):
                     project(spaces, QUICK, DiskCache(tmp_path), home)
+
+    def test_a_model_that_gives_all_sentences_the_same_vector_is_refused(self, home, tmp_path):
         embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
             project([embedded], QUICK, DiskCache(tmp_path), home)
-        one, other = (
-            make_embedded(clouds(10)[0]),
-            make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)]),
-        )
+
+    def test_two_different_corpora_are_refused(self, home, tmp_path):
+        one = make_embedded(clouds(10)[0])
+        other = make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
         with pytest.raises(InputError, match="the same sentences"):
             project([one, other], QUICK, DiskCache(tmp_path), home)
 
@@ -160,11 +167,13 @@ class TestSmallAndOdd:
 
 
 class TestAlignedMaps:
-    def test_both_keep_neighbours_and_about_the_same_positions_and_the_cache_keeps_both_and_their_order(
+    def test_aligned_maps_keep_neighbours_at_about_the_same_positions(
         self, home, tmp_path, monkeypatch
     ):
-        (first, group), (second, _) = clouds(200, groups=4), clouds(200, groups=4, seed=3)
-        before, after = make_embedded(first, key="a"), make_embedded(second, key="b")
+        first, group = clouds(200, groups=4)
+        second, _ = clouds(200, groups=4, seed=3)
+        before = make_embedded(first, key="a")
+        after = make_embedded(second, key="b")
         cache = DiskCache(tmp_path)
         maps = project([before, after], MapSettings(), cache, home)
         assert purity(maps[0], group) > 0.95
@@ -183,7 +192,7 @@ class TestAlignedMaps:
         deviation = first.std(axis=0).max()
         assert np.median(np.linalg.norm(first - second, axis=1)) < 0.25 * deviation
 
-    def test_sentences_with_the_same_neighbours_under_both_models_stay_together_best(self, home):
+    def test_sentences_with_the_same_neighbours_in_both_models_move_least(self, home):
         before, _ = clouds(200, groups=4, spread=8)
         after = before.copy()
         after[100:] = before[100:][::-1]  # to another group, among other neighbours
@@ -191,10 +200,11 @@ class TestAlignedMaps:
         assert np.median(moved[:100]) < 0.5 * np.median(moved[100:])
 
 
-def test_on_two_maps_of_stsb_what_people_find_similar_is_near_and_random_pairs_are_not(home):
+def test_similar_pairs_of_stsb_are_near_on_both_maps(home):
     embeddings = EmbeddingCache(ModelCache(home), home)
     pairs = Corpus.from_data("stsb:dev")
-    rows, gold = pairs.gold.rows[:150], pairs.gold.gold[:150]
+    rows = pairs.gold.rows[:150]
+    gold = pairs.gold.gold[:150]
     corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
     messages = []
     under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))
@@ -224,9 +234,7 @@ class TestCompiling:
         (compiled_code(tmp_path) / "complete").unlink()
         return tmp_path
 
-    def test_the_first_map_says_that_it_compiles_and_later_ones_of_this_version_do_not(
-        self, home, new_home, monkeypatch
-    ):
+    def test_only_the_first_map_of_a_version_compiles_umap(self, home, new_home, monkeypatch):
         descriptions = []
         watch = Watch(lambda done, description=None, total=1.0: descriptions.append(description))
         drawn = draw(clouds()[:1], QUICK, new_home, watch)

@@ -1,4 +1,4 @@
-"""A model behind a server has vectors: our own /v1 gives those that the model gives here, and vectors only."""
+"""`training/models/endpoint.py`: our own /v1 gives the vectors that the model gives here, and vectors only."""
 
 import json
 from collections.abc import Iterator
@@ -28,10 +28,8 @@ from training.models.model import VectorModel, open_model
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
-MODEL, TEXTS = (
-    "scratch:1x32",
-    ["A cat sleeps.", "It rains. 北京 😀", "", "A cat sleeps.", "x" * 200, "\ud800 is half"],
-)
+MODEL = "scratch:1x32"
+TEXTS = ["A cat sleeps.", "It rains. 北京 😀", "", "A cat sleeps.", "x" * 200, "\ud800 is half"]
 PAIRS = Dataset(
     "pairs",
     (["A dog runs.", "It rains.", "A cat."], ["A dog.", "A bird.", "A cat!"]),
@@ -65,7 +63,7 @@ def local(home) -> Encoder:
     return Encoder.load(MODEL, home=home, dtype="float32")
 
 
-def test_its_vectors_are_the_models_own(name, server, local):
+def test_the_vectors_of_an_endpoint_are_the_models_own(name, server, local):
     encoder = open_model(name)
     assert (encoder.dimension, encoder.pooling, encoder.sent_to) == (
         32,
@@ -81,10 +79,11 @@ def test_its_vectors_are_the_models_own(name, server, local):
     ]
 
 
-def test_what_was_sent_is_not_sent_again_and_batches_are_small(name, server):
+def test_a_text_is_sent_to_an_endpoint_once_in_small_batches(name, server):
     encoder = open_model(name)
     sentences = [f"Sentence {number}." for number in range(70)]
-    first, reports = encoder.encode(sentences), []
+    first = encoder.encode(sentences)
+    reports = []
     again = encoder.encode(
         [*sentences, "One more."], on_progress=lambda done, total: reports.append((done, total))
     )
@@ -108,11 +107,9 @@ def test_prompts_and_fewer_dimensions_are_applied_here(name, server, local):
             open_model(f"{name}?{wrong}")
 
 
-def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_no_base(name, home):
-    model, sentence = (
-        open_model(name),
-        "is an endpoint, which gives vectors only: its tokens and weights are not here",
-    )
+def test_an_endpoint_gives_vectors_only_and_has_no_tokens_or_weights(name, home):
+    model = open_model(name)
+    sentence = "is an endpoint, which gives vectors only: its tokens and weights are not here"
     for use in (
         lambda: attribute(model, "a", "b"),
         lambda: open_model(f"maxsim:{name}"),
@@ -120,6 +117,9 @@ def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_
     ):
         with pytest.raises(InputError, match=sentence):
             use()
+
+
+def test_an_endpoint_has_no_training_pooling_or_precision(name):
     with pytest.raises(
         InputError, match="is an endpoint, which gives vectors only and cannot be trained"
     ):
@@ -147,11 +147,13 @@ def strict(most=2_048, refusal=lambda count: (413, "")):
     """A server that takes so many texts a request, and none with the word "forbidden"."""
 
     def answer(path, body):
-        status, words = 200, ""
+        status = 200
+        words = ""
         if len(texts := body["input"]) > most:
             status, words = refusal(len(texts))
         elif any("forbidden" in text for text in texts):
-            status, words = 400, "a text is longer than 512 tokens"
+            status = 400
+            words = "a text is longer than 512 tokens"
         rows = [[float(len(text)), 1.0] for text in texts]
         return (
             vectors(*rows) if status == 200 else (status, {}, json.dumps({"error": words}).encode())
@@ -190,8 +192,9 @@ def test_the_size_of_a_request_and_its_time_can_be_stated():
         ModelName.parse("tfidf?batch=8")
 
 
-def test_a_text_that_is_refused_is_a_note_in_its_row_and_the_others_are_scored(tmp_path):
-    source, scored = tmp_path / "pairs.csv", tmp_path / "scored.csv"
+def test_a_text_that_the_endpoint_refuses_is_a_note_in_its_row(tmp_path):
+    source = tmp_path / "pairs.csv"
+    scored = tmp_path / "scored.csv"
     rows = [
         f"text {number},{'forbidden' if number == 11 else 'other'} {number}" for number in range(40)
     ]

@@ -1,4 +1,4 @@
-"""ModelCache: one load per name however many threads ask, least recently used evicted, poolings share weights."""
+"""`models/cache.py`: one load per name however many threads ask, the least recently used evicted."""
 
 import threading
 import time
@@ -34,7 +34,8 @@ def loads(monkeypatch):
 
 
 def test_twenty_threads_cause_one_load(home, loads):
-    models, got = ModelCache(home), []
+    models = ModelCache(home)
+    got = []
     threads = [
         threading.Thread(target=lambda: got.append(models.get("scratch:1x32", Encoder)))
         for _ in range(20)
@@ -64,10 +65,8 @@ def test_the_least_recently_used_model_goes(home, loads):
 
 def test_poolings_of_a_model_share_its_weights(home, loads):
     models = ModelCache(home)
-    mean, cls = (
-        models.get("scratch:1x32", Encoder, "mean"),
-        models.get("scratch:1x32", Encoder, "cls"),
-    )
+    mean = models.get("scratch:1x32", Encoder, "mean")
+    cls = models.get("scratch:1x32", Encoder, "cls")
     assert loads == ["scratch:1x32"]
     assert mean.backbone is cls.backbone
     assert (mean.pooling, cls.pooling) == ("mean", "cls")
@@ -89,8 +88,9 @@ def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads
     assert loads[2:] == ["scratch:1x32"]
 
 
-def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
-    models, now = ModelCache(home), [0.0]
+def test_a_model_that_nobody_asks_for_leaves_the_memory(home, monkeypatch):
+    models = ModelCache(home)
+    now = [0.0]
     monkeypatch.setattr("sbert_app.services.models.cache.time.monotonic", lambda: now[0])
     for now[0], name in ((0.0, "scratch:1x32"), (50.0, "scratch:1x64")):
         models.get(name, Encoder)
@@ -100,7 +100,8 @@ def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
 
 
 def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
-    has_begun, may_end = threading.Event(), threading.Event()
+    has_begun = threading.Event()
+    may_end = threading.Event()
 
     def hang(name, home, fetch):
         if name != "org/slow":
@@ -121,11 +122,14 @@ def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
             slow.result()
 
 
-def test_a_failed_load_is_tried_again_and_none_is_no_cross_encoder(home):
+def test_a_failed_load_is_tried_again(home):
     models = ModelCache(home)
     for _ in range(2):
         with pytest.raises(InputError):
             models.get("scratch:99x7", Encoder)
+
+
+def test_none_is_not_a_cross_encoder(home):
     assert ModelCache(home).cross_encoder_or_none("none") is None
     assert ModelCache(home).cross_encoder_or_none("") is None
 
@@ -146,7 +150,7 @@ def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     ]
 
 
-def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inference(home):
+def test_the_size_of_a_model_counts_weights_and_the_copy_for_inference(home):
     encoder = Encoder.load("scratch:2x64", home=home)
     weights = sum(parameter.nbytes for parameter in encoder.backbone.parameters())
     assert model_bytes(encoder) == pytest.approx(weights, rel=0.05)
@@ -155,7 +159,7 @@ def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inferenc
     assert model_bytes(encoder.with_pooling("max")) == model_bytes(encoder)  # shared, not copied
 
 
-def test_a_run_is_one_model_by_its_id_and_by_its_name_and_has_its_own_pooling(tmp_path):
+def test_a_run_is_one_model_by_its_id_and_by_its_name(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "all-MiniLM-L6-v2").symlink_to(model_folder("all-MiniLM-L6-v2").path)
     Encoder.load("scratch:1x32", pooling="max", home=tmp_path).save(
@@ -173,7 +177,7 @@ def test_a_run_is_one_model_by_its_id_and_by_its_name_and_has_its_own_pooling(tm
     assert models.own_pooling("run:no such run") is None
 
 
-def test_what_would_be_downloaded_is_not_here_and_its_pooling_is_not_asked(tmp_path):
+def test_a_model_that_is_not_downloaded_yet_is_not_opened_for_its_pooling(tmp_path):
     models = ModelCache(tmp_path)
     assert not models.is_here("all-mpnet-base-v2")
     assert not models.is_here("mpnet-stsb")

@@ -1,4 +1,4 @@
-"""Dynamic batching: requests that wait are processed together, and each thread gets its own response."""
+"""`models/batching.py`: waiting requests are processed together, and each thread gets its own response."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +19,10 @@ from training.errors import StoppedError
 from training.inference.runner import InferenceRunner, build_runner
 
 
-def test_requests_that_wait_are_processed_together_and_each_gets_its_response():
+def test_waiting_requests_are_batched_and_each_gets_its_response():
     batches: list[list[int]] = []
-    first_is_processed, go_on = threading.Event(), threading.Event()
+    first_is_processed = threading.Event()
+    go_on = threading.Event()
 
     def process(requests: list[int]) -> list[int]:
         batches.append(requests)
@@ -116,9 +117,7 @@ def test_models_of_the_cache_answer_as_the_plain_models_do(home: Path):
     from training.models.encoder import Encoder
 
     sentences = ["a dog", "a man is playing a guitar", ""]
-    cached, plain = (
-        ModelCache(home).get("scratch:1x32", Encoder),
-        Encoder.load("scratch:1x32", home=home),
-    )
+    cached = ModelCache(home).get("scratch:1x32", Encoder)
+    plain = Encoder.load("scratch:1x32", home=home)
     np.testing.assert_allclose(cached.encode(sentences), plain.encode(sentences), atol=1e-5)
     assert isinstance(cached.with_pooling("max").inference, BatchingRunner)

@@ -20,7 +20,8 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.texts import ReadReport
 
-KHMER, EMOJI = "\u1797\u17b6\u179f\u17b6", "\U0001f600 \U0001f600"
+KHMER = "\u1797\u17b6\u179f\u17b6"
+EMOJI = "\U0001f600 \U0001f600"
 SENTENCES = ["a cat", KHMER, "the dog", EMOJI, "a cat", "the man is eating"]
 COUNT = "knows no token of 2 sentences (number 2, 4)"
 
@@ -58,7 +59,9 @@ def test_a_search_finds_no_such_text_and_nothing_for_such_a_query(
     assert search(embedded, EMOJI, model, 1, keep_unknown=True).hits[0].row == 3
 
 
-def test_such_text_has_no_duplicates(embedded: EmbeddedCorpus, model: Encoder, tmp_path: Path):
+def test_text_of_unknown_tokens_has_no_duplicates(
+    embedded: EmbeddedCorpus, model: Encoder, tmp_path: Path
+):
     assert find_near_duplicates(embedded, 0.99).original.tolist() == [0, 1, 2, 3, 0, 5]
     pairs = similar_pairs(embedded, 100)
     assert (pairs.compared, pairs.same_text, pairs.unknown) == (3, 1, 2)
@@ -68,7 +71,7 @@ def test_such_text_has_no_duplicates(embedded: EmbeddedCorpus, model: Encoder, t
     assert nearest.cosines[[1, 3]].tolist() == [-1, -1]
 
 
-def test_such_text_is_in_no_cluster(embedded: EmbeddedCorpus, tmp_path: Path):
+def test_text_of_unknown_tokens_is_in_no_cluster(embedded: EmbeddedCorpus, tmp_path: Path):
     settings = ClusterSettings(K_MEANS, num_clusters=2)
     cache = DiskCache(tmp_path / "cache")
     assert np.flatnonzero(cluster(embedded, settings, cache, tmp_path) < 0).tolist() == [1, 3]
@@ -106,7 +109,8 @@ def test_a_text_without_numbers_leaves_the_others_of_its_batch_as_they_are(
     model = overflowing(tmp_path, architecture)
     if shares_batches:
         model = model.with_runner(BatchingRunner(model.inference))
-    sentences, report = ["a cat", "the guitar", "the dog", "a man", "a guitar"], ReadReport()
+    sentences = ["a cat", "the guitar", "the dog", "a man", "a guitar"]
+    report = ReadReport()
     vectors = model.encode(sentences, report=report)
     assert np.isnan(vectors[[1, 4]]).any(axis=1).all()
     np.testing.assert_allclose(

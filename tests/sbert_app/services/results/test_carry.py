@@ -13,7 +13,8 @@ from training.evaluation.thresholds import carry_threshold, choose_threshold
 from training.models.lexical import TfIdf
 from training.names import ModelName
 
-NEW, OLD = ModelName.parse("new"), ModelName.parse("old")
+NEW = ModelName.parse("new")
+OLD = ModelName.parse("old")
 
 
 @pytest.fixture
@@ -43,10 +44,16 @@ def test_a_threshold_is_carried_over_by_its_share_and_by_its_precision():
     assert choose_threshold(2 * was, matches, was=(was, 0.35)) == carried.same_precision
 
 
-def test_a_threshold_that_accepts_nothing_or_whose_precision_is_nowhere_is_said():
-    scores, matches = np.linspace(0, 1, 90), np.arange(90) % 3 == 0
+def test_a_threshold_that_accepts_nothing_is_carried_and_told():
+    scores = np.linspace(0, 1, 90)
+    matches = np.arange(90) % 3 == 0
     nothing = carry_threshold(scores, matches, scores, 2.0)
     assert (nothing.accepted, np.isnan(nothing.same_share)) == (0, True)
+
+
+def test_a_precision_that_no_threshold_reaches_is_refused():
+    scores = np.linspace(0, 1, 90)
+    matches = np.arange(90) % 3 == 0
     with pytest.raises(InputError, match=r"has the precision that 0\.5 had on these pairs"):
         choose_threshold(scores, matches, was=(matches.astype(float), 0.5))
 

@@ -52,9 +52,7 @@ def test_every_size_is_measured_the_largest_first(table):
     assert "core" in table.machine
 
 
-def test_the_full_vectors_are_the_models_own_and_binary_the_bits_of_sentence_transformers(
-    table, encoder, pairs
-):
+def test_binary_vectors_are_scored_as_those_of_sentence_transformers(table, encoder, pairs):
     u, v = (encoder.encode(column) for column in pairs.columns)
     full = table.cells[0]
     assert full.rho.value == pytest.approx(

@@ -78,10 +78,8 @@ def test_what_few_pairs_cannot_show_is_said_and_the_best_is_taken():
     decision = decide_results(
         {model: part.select(range(40)) for model, part in results.items()}, few, CRITERIA
     )
-    taken, other = (
-        decision.to_take,
-        next(model for model in decision.models if model is not decision.to_take),
-    )
+    taken = decision.to_take
+    other = next(model for model in decision.models if model is not decision.to_take)
     assert taken is decision.best
     assert taken.rho.value > other.rho.value
     assert f"cannot show that {other.label} is as good: it may be up to" in decision.reason
@@ -90,7 +88,8 @@ def test_what_few_pairs_cannot_show_is_said_and_the_best_is_taken():
 def test_tfidf_is_hardly_ever_taken_in_place_of_minilm():
     """Of 40 samples of 60 pairs of STSb dev it is in 2 at most, though they seldom tell the two apart."""
     data, results, _ = shipped_scores(home_folder())
-    count, random = 0, np.random.default_rng(0)
+    count = 0
+    random = np.random.default_rng(0)
     matches = match_labels(data)[0]
     for _ in range(40):
         rows = random.choice(len(data), 60, replace=False)
@@ -121,8 +120,9 @@ def test_pairs_that_a_model_was_trained_on_judge_none():
     assert "no model is recommended" in none_left.leaks[-1]
 
 
-def test_resampled_average_precision_is_that_of_the_pairs_and_best_f1_the_default():
-    scores, matches = result(0.8).scores["cosine"].round(1), LABELS.astype(bool)
+def test_resampled_average_precision_equals_that_of_scikit_learn():
+    scores = result(0.8).scores["cosine"].round(1)
+    matches = LABELS.astype(bool)
     weights = np.concatenate(list(resample_weights(N, 1_000)))[:20]
     expected = [average_precision_score(matches, scores, sample_weight=each) for each in weights]
     found = MatchScores(scores, matches).average_precision()
@@ -132,6 +132,9 @@ def test_resampled_average_precision_is_that_of_the_pairs_and_best_f1_the_defaul
         average_precision_score(np.delete(matches, i), np.delete(scores, i)) for i in range(N)
     ]
     assert np.corrcoef(found.value - np.array(left_out), found.influence)[0, 1] > 0.999
+
+
+def test_best_f1_is_taken_where_no_threshold_has_the_precision():
     found = decide_results(
         {ModelName("poor"): result(3.0)}, PAIRS, CRITERIA
     ).to_take.on_data.decision

@@ -1,4 +1,4 @@
-"""Triplets by accuracy, inference labels by rank correlation."""
+"""`results/decisions.py`: triplets by accuracy, inference labels by rank correlation, Wilson's interval."""
 
 import numpy as np
 import pytest
@@ -35,10 +35,13 @@ def encoder():
     return Encoder.load("all-MiniLM-L6-v2", dtype="float32")
 
 
-def test_triplets_have_an_interval_and_ties_are_counted(encoder):
+def test_the_accuracy_of_triplets_has_wilsons_interval(encoder):
     found = evaluate(encoder, TRIPLETS)
     assert (found["n"], found["ties"], found["accuracy"]["cosine"]) == (2, 0, 1.0)
     assert found["interval"] == wilson_interval(2, 2)._asdict()
+
+
+def test_ties_of_triplets_are_counted(encoder):
     same = Dataset("toy", (TRIPLETS.columns[0], TRIPLETS.columns[1], TRIPLETS.columns[1]))
     found = evaluate(encoder, same)
     assert (found["ties"], found["accuracy"]["cosine"]) == (2, 0.0)
@@ -65,7 +68,9 @@ def test_other_labels_and_other_forms_are_refused(encoder):
 
 def test_the_wilson_interval_is_that_of_its_formula():
     """Wilson 1927: the proportions that a z-test at 5% does not reject."""
-    n, p, z = 100, 0.83, 1.959964
+    n = 100
+    p = 0.83
+    z = 1.959964
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     margin = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
     np.testing.assert_allclose(

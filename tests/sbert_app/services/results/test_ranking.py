@@ -1,4 +1,4 @@
-"""What cannot be told apart is said to be tied; ranks are intervals."""
+"""`results/results.py` and `table.py`: what cannot be told apart is said to be tied; ranks are intervals."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def grid(seed: int, noises: dict[str, float], n: int = 300) -> ResultGrid:
     return found
 
 
-def test_holm_is_that_of_its_paper_and_what_cannot_be_compared_is_left_open():
+def test_holms_correction_is_that_of_its_paper():
     # The least p-value is compared with 0.05 / 4, the next with 0.05 / 3, and so on until one
     # fails.
     p_values = {("a", "b"): 0.01, ("a", "c"): 0.016, ("a", "d"): 0.06, ("b", "c"): 0.001}
@@ -28,6 +28,9 @@ def test_holm_is_that_of_its_paper_and_what_cannot_be_compared_is_left_open():
         {("b", "c"): 0.004, ("a", "b"): 0.03, ("a", "c"): 0.032, ("a", "d"): 0.06}
     )
     assert holm({("a", "b"): 0.03, ("a", "c"): 0.04})["a", "c"] == pytest.approx(0.06)
+
+
+def test_ranks_are_left_open_where_models_cannot_be_compared():
     found = rank(["a", "b", "c"], lambda a, b: (3.0, 0.0002) if (a, b) == ("a", "c") else None)
     assert [(each.highest, each.lowest) for each in found.standings] == [(1, 2), (1, 3), (2, 3)]
     assert found.above[0] == [None, None, 0.9999]

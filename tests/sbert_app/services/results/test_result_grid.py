@@ -1,4 +1,4 @@
-"""The grid of models × data sets: estimates equal those of the command, results are cached, failures are explained."""
+"""`results/grid.py`, `table.py`, `results.py`: estimates of models × data, cached results, failures explained."""
 
 import csv
 import time
@@ -97,13 +97,14 @@ def test_an_estimate_equals_that_of_evaluate(own_home, tmp_path):
     )
 
 
-def test_a_cross_encoder_has_one_score_and_scores_that_never_vary_have_no_correlation(
-    own_home, small, tmp_path
-):
+def test_a_cross_encoder_has_one_score_for_all_metrics(own_home, small):
     grid = made(["minilm-stsb"], [small], own_home)
     assert grid.estimate("minilm-stsb", small, Metric("dot")) == grid.estimate(
         "minilm-stsb", small, Metric()
     )
+
+
+def test_scores_that_never_vary_have_no_correlation(own_home, tmp_path):
     same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
     grid = made(["tfidf"], [same], own_home)
     assert grid.failures["tfidf", same].startswith("undefined: all ")
@@ -246,8 +247,11 @@ def test_equal_gold_scores_are_named_as_the_reason(own_home, tmp_path):
     assert list(grid.failures.values()) == ["undefined: all gold scores are equal"]
 
 
-def test_an_average_is_tested_and_leaves_out_what_is_for_choosing(three):
+def test_an_average_over_data_sets_is_tested(three):
     assert three.difference("good", "bad", AVERAGE, Metric()).p_value <= 0.002
+
+
+def test_an_average_leaves_out_dev_data():
     assert averaged(["sts12", "stsb:dev", "stsb:test"]) == ["sts12", "stsb:test"]
     assert averaged(["stsb:test", "stsb:dev"]) == []
 
@@ -255,7 +259,8 @@ def test_an_average_is_tested_and_leaves_out_what_is_for_choosing(three):
 def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
     """The training part of STSb holds pairs of the SemEval sets."""
     assert tabulate(three, Metric()).best["stsb:test"] <= {"good", "equal"}
-    three.models, three.data = ["good", "minilm-stsb"], ["sts14", "stsb:test"]
+    three.models = ["good", "minilm-stsb"]
+    three.data = ["sts14", "stsb:test"]
     three.sizes = {"sts14": 400, "stsb:test": 400}
     for data in three.data:
         three.results["good", data] = three.results["bad", "stsb:test"]
@@ -269,23 +274,29 @@ def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
     assert "**" in markdown(shown) and r"\textbf" in latex(shown)
 
 
-def test_the_paper_s_rows_stand_where_they_belong_and_have_the_averages_that_it_prints(three):
+def test_rows_of_the_paper_are_shown_for_the_cosine_alone(three):
     table = tabulate(three, Metric(), "Tables 1 and 2")
     assert len(table.paper_rows) == len(TABLE_1) + len(TABLE_2)
     assert AVERAGE not in table.paper_rows[0].estimates, "the paper has no figure for mine.csv"
     assert tabulate(three, Metric(), "none").paper_rows == []
     assert tabulate(three, Metric("dot")).paper_rows == [], "the paper's figures are of the cosine"
+
+
+def test_rows_of_the_paper_have_the_averages_that_it_prints():
     printed = (61.32, 54.81, 29.19, 65.01, 71.22, 74.89, 76.55, 74.21, 76.68)
     for row, average in zip(TABLE_1, printed, strict=True):
         # SBERT-NLI-base: its seven figures make 74.86, the paper prints 74.89
         assert np.mean(list(row.figures.values())) == pytest.approx(average, abs=0.035)
 
 
-def test_a_file_is_the_paper_s_set_only_with_its_size_and_labels_hide_folders():
+def test_a_file_is_a_set_of_the_paper_only_with_its_size():
     assert paper_column("/uploads/sts12.csv", 3108) == "sts12"
     assert paper_column("/uploads/sts12.csv", 12) is None
     assert paper_column("sts12", 3108) == "sts12"
     assert paper_column("stsb:dev", 1500) is None
+
+
+def test_labels_of_data_hide_folders():
     assert data_label("/home/someone/secret/mine.csv") == "mine.csv"
     assert data_label("stsb:test") == "STSb"
 
@@ -363,7 +374,9 @@ def test_nothing_beats_the_frontier_by_more_than_noise():
 def test_the_worst_errors_come_first(own_home, tmp_path):
     gold = np.linspace(0, 5, 40)
     scores = gold.copy()
-    scores[0], scores[39] = 6, -1  # one far too high, one far too low
+    # The first is far too high, the last far too low.
+    scores[0] = 6
+    scores[39] = -1
     data = Dataset("mine", ([f"s{i}" for i in range(40)], ["not here"] * 40), scores=gold.tolist())
     found = analyze_errors(cell(scores, gold), data)
     assert (found.over[0].row, found.under[0].row) == (1, 40)
@@ -393,7 +406,7 @@ def test_slices_partition_the_pairs():
     assert all(each.rho is None for each in found if each.n < MIN_PAIRS)
 
 
-def test_the_shipped_scores_and_the_shipped_table_state_one_speed_for_one_model(home):
+def test_shipped_scores_and_table_state_the_same_speed_of_a_model(home):
     table = read_document(SHIPPED, PrecomputedResults)
     _, results, _ = shipped_scores(home)
     for model, result in results.items():

@@ -26,7 +26,8 @@ from training.names import ModelName
 class Fixed(VectorModel):
     """A model whose vectors say what the test wants them to say."""
 
-    name, pooling = "fixed", "mean"
+    name = "fixed"
+    pooling = "mean"
 
     def __init__(self, vector_of):
         self.vector_of = vector_of
@@ -67,14 +68,21 @@ def test_pairs_are_classified_by_their_difference():
     assert score_transfer(Fixed(noise), data).mean > 0.95
 
 
-def test_a_small_class_gives_fewer_folds_a_second_time_the_same_figures_and_a_stop_ends_it():
+def with_a_small_class() -> ClassificationData:
     sentences = [f"x {number}" for number in range(40)]
-    data = ClassificationData("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
+    return ClassificationData("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
+
+
+def test_a_small_class_gives_fewer_folds_and_the_same_figures_again():
+    data = with_a_small_class()
     first, second = (score_transfer(Fixed(noise), data) for _ in range(2))
     assert len(first.accuracies) == 3
     assert first.accuracies == second.accuracies
+
+
+def test_a_stop_ends_the_measurement():
     with pytest.raises(StoppedError):
-        score_transfer(Fixed(noise), data, watch=Watch(should_stop=lambda: True))
+        score_transfer(Fixed(noise), with_a_small_class(), watch=Watch(should_stop=lambda: True))
 
 
 def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
@@ -103,11 +111,14 @@ def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
             score_transfer(model, ClassificationData("toy", (texts,), classes))
 
 
-def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):
+def test_gaps_in_a_file_of_sentences_are_left_out_and_counted(tmp_path):
     rows = [["good", 1], ["bad", 0], ["fine", 1], ["", 1], ["awful", 0], ["none", ""]]
     found = read_labelled(write(tmp_path / "a.csv", ["text", "label"], rows))
     assert (len(found), found.classes) == (4, [("1", 2), ("0", 2)])
     assert found.notes == ("2 rows without text or label left out",)
+
+
+def test_a_file_of_pairs_has_two_columns_of_sentences(tmp_path):
     pairs = [["a", "b", "yes"], ["c", "d", "no"]] * 2
     assert (
         len(
@@ -166,9 +177,7 @@ class TestGroups:
         of_pairs = ClassificationData("t", (["a", "b", "c"], ["x", "a", "y"]), list("xyx"))
         assert of_pairs.groups[0] == of_pairs.groups[1] != of_pairs.groups[2]
 
-    def test_the_sentences_of_a_pair_of_stsb_are_never_divided_between_training_and_test(
-        self, home
-    ):
+    def test_sentences_of_a_pair_are_never_in_both_training_and_test(self, home):
         data = sentences_by_genre(home)
         assert len(data.pairs) > 1_000
         targets = np.unique(data.labels, return_inverse=True)[1]

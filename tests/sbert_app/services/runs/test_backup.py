@@ -46,8 +46,9 @@ def contents(home: Path) -> dict[str, bytes]:
     return {file.relative_to(home).as_posix(): file.read_bytes() for file in files_of(home)}
 
 
-def test_what_is_lost_comes_back_and_what_is_there_stays(lab, tmp_path):
-    archive, before = tmp_path / "lab.zip", contents(lab)
+def test_restoring_brings_back_lost_files_and_keeps_those_that_are_there(lab, tmp_path):
+    archive = tmp_path / "lab.zip"
+    before = contents(lab)
     saved = back_up(lab, archive)
     assert (saved.left_out, saved.at_work) == ((), ())
     work = {

@@ -32,9 +32,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_rows_and_steps_of_data_on_this_machine_are_exact_and_a_file_that_has_changed_is_read_again(
-    store, file
-):
+def test_rows_and_steps_of_data_on_this_machine_are_exact(store, file):
     found = estimate_run(RunConfig("regression", train_data=file, epochs=2.5), store)
     # 3 batches a pass
     assert (found.rows, found.columns, found.kind, found.steps) == (40, 2, "scored pairs", 8)
@@ -42,6 +40,10 @@ def test_the_rows_and_steps_of_data_on_this_machine_are_exact_and_a_file_that_ha
     assert (
         estimate_run(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == 40 + 3_108
     )
+
+
+def test_a_file_that_has_changed_is_read_again(store, file):
+    assert estimate_run(RunConfig("regression", train_data=file), store).rows == 40
     Path(file).write_text("sentence1,sentence2,score\na,b,1\n")
     assert estimate_run(RunConfig("regression", train_data=file), store).rows == 1
 
@@ -56,7 +58,7 @@ def test_several_data_sets_add_up_by_their_batches(store, file, mix, steps):
     assert found.rows_of_parts == (50, 40)
 
 
-def test_what_is_derived_mined_or_in_common_is_said(store):
+def test_derived_mined_and_overlapping_rows_are_announced(store):
     found = estimate_run(RunConfig("triplet"), store)
     assert found.columns == 3
     assert "negatives" in found.notes[1]
@@ -97,7 +99,7 @@ def test_data_of_the_hub_is_judged_without_fetching_it(store):
         ({"objective": "regression", "base": "run:none"}, "there is no run 'none'"),
     ],
 )
-def test_what_cannot_work_is_told_with_what_can(store, config, told):
+def test_a_config_that_cannot_work_is_refused_with_one_that_can(store, config, told):
     with pytest.raises(UserFacingError, match=told):
         estimate_run(RunConfig(**config), store)
 
@@ -113,7 +115,7 @@ def test_what_cannot_work_is_told_with_what_can(store, config, told):
         ("cosent", "sickr", 2, 9_927),
     ],
 )
-def test_sets_of_the_hub_are_judged_for_every_objective_and_counted_where_they_are_known(
+def test_data_sets_of_the_hub_have_known_columns_and_row_counts(
     store, objective, train_data, columns, rows
 ):
     teacher = {"teacher": "minilm-stsb"} if "mse" in objective else {}
@@ -187,7 +189,7 @@ def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, fil
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_each_preset_fills_every_field_of_the_form_and_can_be_started_as_it_is(store, name):
+def test_each_preset_fills_every_field_of_the_form_and_can_be_started(store, name):
     assert PRESETS[name].fields().keys() == RunConfig("regression").to_dict().keys()
     assert name == "mine" or estimate_run(PRESETS[name].config(), store).steps > 0
 

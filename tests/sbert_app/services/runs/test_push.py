@@ -1,4 +1,4 @@
-"""A run's model on the Hub: the real client against a Hub on loopback, the token in no file and no message."""
+"""`runs/archives.py`: a run's model on a Hub on loopback, by the real client; the token stays nowhere."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def test_the_model_arrives_with_its_metrics_and_the_token_stays_nowhere(store, t
         ),
     ],
 )
-def test_what_the_hub_refuses_and_a_connection_that_breaks_off_are_one_sentence(
+def test_a_refusal_of_the_hub_or_a_broken_connection_is_one_sentence(
     store, monkeypatch, error, message
 ):
     def fail(*_: object, **__: object) -> None:
@@ -110,7 +110,7 @@ def test_what_the_hub_refuses_and_a_connection_that_breaks_off_are_one_sentence(
         push(store, run.id, "me/my-model", TOKEN)
 
 
-def test_what_cannot_be_used_is_said_before_anything_is_sent(store):
+def test_a_wrong_name_token_or_run_is_refused_before_anything_is_sent(store):
     [run] = store.list()
     for repo, token, message in (
         ("my-model", TOKEN, "give org/name"),

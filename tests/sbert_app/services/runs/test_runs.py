@@ -1,4 +1,4 @@
-"""The runs on disk: their states, their events as they are written, and what may be done to them when."""
+"""`runs/store.py` and `record.py`: the states of runs on disk, their events, and what may be done to them when."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from sbert_app.services.results.grid import trained_on
 from sbert_app.services.runs.archives import export
 from sbert_app.services.runs.record import (
     EventReader,
+    Run,
     RunBusyError,
     RunNotFoundError,
     RunProgress,
@@ -70,7 +71,8 @@ def test_a_new_run_waits_in_the_queue_with_an_id_of_its_own_and_a_name(store):
 )
 def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, data):
     """`test_home_files.py` has the other damages."""
-    sound, broken = store.create(CONFIG), store.create(CONFIG)
+    sound = store.create(CONFIG)
+    broken = store.create(CONFIG)
     (broken.folder / name).unlink() if data is None else (broken.folder / name).write_bytes(data)
     fresh = RunStore(store.home)
     assert [run.id for run in fresh.list()] == [sound.id]
@@ -83,11 +85,17 @@ def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, data):
         fresh.get(broken.id)
 
 
-def test_the_list_has_pages_the_newest_first_and_what_is_recent_has_the_runs_at_work_too(
-    store, monkeypatch
-):
+@pytest.fixture
+def runs(store: RunStore) -> list[Run]:
+    """Twelve runs, the oldest first. Only the third is queued."""
+    return [store.create(CONFIG, queue=number == 2) for number in range(12)]
+
+
+def test_a_new_home_has_no_runs(store):
     assert store.list() == []
-    runs = [store.create(CONFIG, queue=number == 2) for number in range(12)]
+
+
+def test_the_list_of_runs_has_pages_with_the_newest_first(store, runs):
     (store.folder / "half-made").mkdir()
     newest = [run.id for run in reversed(runs)]
     pages = [store.list(5), store.list(5, newest[4]), store.list(5, newest[9])]
@@ -98,6 +106,10 @@ def test_the_list_has_pages_the_newest_first_and_what_is_recent_has_the_runs_at_
     )
     with pytest.raises(RunNotFoundError):
         store.list(5, "20200101-000000-gone")
+
+
+def test_runs_at_work_are_listed_with_the_recent_ones(store, runs):
+    newest = [run.id for run in reversed(runs)]
     listed = [run.id for run in store.recent([newest[-1]], limit=2)]
     assert listed == [
         run_id for run_id in newest if run_id in {*newest[:2], runs[2].id, newest[-1]}
@@ -106,7 +118,12 @@ def test_the_list_has_pages_the_newest_first_and_what_is_recent_has_the_runs_at_
     RunStore(store.home).requeue(runs[0].id)
     assert store.ids("queued") == [runs[0].id]
     assert runs[0].id in [run.id for run in store.recent(limit=2)]
-    reads, get = [], RunStore.get
+
+
+def test_a_page_of_the_list_reads_no_other_run(store, runs, monkeypatch):
+    newest = [run.id for run in reversed(runs)]
+    reads = []
+    get = RunStore.get
     monkeypatch.setattr(
         RunStore, "get", lambda store, run_id: reads.append(run_id) or get(store, run_id)
     )
@@ -150,7 +167,7 @@ def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
             act(run_id)
 
 
-def test_a_claimed_run_is_running_and_ends_as_its_process_says_or_by_an_exception(store):
+def test_a_leased_run_is_running_and_ends_as_its_process_says(store):
     run = store.create(CONFIG)
     with store.lease(run.id) as work:
         assert RunStore(store.home).get(run.id).state == "running"
@@ -158,6 +175,9 @@ def test_a_claimed_run_is_running_and_ends_as_its_process_says_or_by_an_exceptio
     ended = store.get(run.id)
     assert ended.state == "finished"
     assert ended.record.created <= ended.record.started <= ended.record.ended
+
+
+def test_an_exception_fails_a_leased_run_with_its_reason(store):
     run = store.create(CONFIG)
     with pytest.raises(OSError), store.lease(run.id):
         raise OSError("no space\nleft on device")
@@ -165,13 +185,16 @@ def test_a_claimed_run_is_running_and_ends_as_its_process_says_or_by_an_exceptio
         "failed",
         "no space left on device",
     )
+
+
+def test_ctrl_c_interrupts_a_leased_run(store):
     run = store.create(CONFIG)
     with pytest.raises(KeyboardInterrupt), store.lease(run.id):
         raise KeyboardInterrupt
     assert store.get(run.id).state == "interrupted"
 
 
-def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
+def test_a_run_is_worked_on_by_one_process(store):
     run = store.create(CONFIG)
     with (
         store.lease(run.id),
@@ -181,6 +204,9 @@ def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
         pass
     with pytest.raises(RunStateError, match="is interrupted, not queued"), store.lease(run.id):
         pass
+
+
+def test_after_a_reboot_a_running_run_is_interrupted(store):
     # Nobody holds its lock, whatever process numbers there are now.
     run = store.create(CONFIG)
     (run.folder / "run.json").write_text(
@@ -191,11 +217,12 @@ def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "interrupted"])
-def test_what_ended_early_can_be_queued_again(store, state):
+def test_a_run_that_ended_early_can_be_queued_again(store, state):
     run = store.create(CONFIG)
     with store.lease(run.id) as work:
         store.stop(run.id)
-        work.state, work.reason = state, "a reason"
+        work.state = state
+        work.reason = "a reason"
     again = store.requeue(run.id)
     assert (again.state, again.record.reason) == ("queued", None)
     with store.lease(run.id) as work:
@@ -203,7 +230,7 @@ def test_what_ended_early_can_be_queued_again(store, state):
         assert not store.get(run.id).is_stopping, "the old request to stop is forgotten"
 
 
-def test_what_is_queued_or_at_work_is_stopped_but_not_resumed_and_what_finished_neither(store):
+def test_stop_and_resume_are_refused_where_the_state_forbids_them(store):
     run = store.create(CONFIG)
     with pytest.raises(RunStateError, match="is queued; there is nothing to resume"):
         store.requeue(run.id)
@@ -219,13 +246,17 @@ def test_what_is_queued_or_at_work_is_stopped_but_not_resumed_and_what_finished_
         store.stop(run.id)
 
 
-def test_a_new_name_does_not_touch_the_state_and_half_a_character_is_refused_or_quoted(store):
+def test_renaming_a_run_does_not_touch_its_state(store):
     run = store.create(CONFIG)
     with store.lease(run.id) as work:
         assert store.rename(run.id, "  my \n run ").name == "my run"
         work.state = "finished"
     assert (store.get(run.id).name, store.get(run.id).state) == ("my run", "finished")
     assert ModelName.parse(f"run:{run.id}:cls").label == "my run, CLS pooling"
+
+
+def test_a_name_is_1_to_80_whole_characters(store):
+    run = store.create(CONFIG.replace(name="my run"))
     with pytest.raises(InputError, match="1 to 80 characters"):
         store.rename(run.id, "  ")
     with pytest.raises(InputError, match="the name has half a character"):
@@ -233,14 +264,18 @@ def test_a_new_name_does_not_touch_the_state_and_half_a_character_is_refused_or_
     with pytest.raises(InputError, match="the config has half a character"):
         store.create(CONFIG.replace(name="a \ud800"))
     assert [run.name for run in store.list()] == ["my run"]
+
+
+def test_half_a_character_in_a_reason_is_replaced(store):
     run = store.create(CONFIG)
     with pytest.raises(ValueError, match="no"), store.lease(run.id):
         raise ValueError("no \ud800")
     assert (store.get(run.id).state, store.get(run.id).reason) == ("failed", "no ?")
 
 
-def test_a_deleted_run_is_gone_whoever_has_read_it_keeps_its_events_and_one_at_work_stays(store):
-    run, other = store.create(CONFIG), store.create(CONFIG)
+def test_only_a_run_that_is_not_at_work_can_be_deleted(store):
+    run = store.create(CONFIG)
+    other = store.create(CONFIG)
     with store.lease(run.id), pytest.raises(RunBusyError, match="stop it before you delete it"):
         store.delete(run.id)
     say(store, run.id, {"kind": "train", "step": 1, "loss": 0.5})
@@ -262,14 +297,14 @@ def test_a_deleted_run_is_gone_whoever_has_read_it_keeps_its_events_and_one_at_w
     ],
     ids=["get", "stop", "requeue", "delete", "rename"],
 )
-def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(
-    store, monkeypatch, act
-):
+def test_an_action_on_a_run_that_is_being_deleted_finds_no_run(store, monkeypatch, act):
     """Whenever that happens: after the first look for its folder, after the second, …"""
-    found, moment = RunStore._run_folder, -1
+    found = RunStore._run_folder
+    moment = -1
     while True:
         moment += 1
-        looks, run = 0, store.create(CONFIG)
+        looks = 0
+        run = store.create(CONFIG)
         if act is RunStore.requeue:
             store.stop(run.id)
 
@@ -299,7 +334,8 @@ def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(
 
 def test_a_run_is_deleted_while_another_thread_lists_it(store):
     """The list has it or does not, and never fails."""
-    runs, is_over = [store.create(CONFIG) for _ in range(40)], threading.Event()
+    runs = [store.create(CONFIG) for _ in range(40)]
+    is_over = threading.Event()
 
     def look() -> int:
         looks = 0
@@ -320,14 +356,13 @@ def test_a_run_is_deleted_while_another_thread_lists_it(store):
 def test_a_file_that_is_deleted_before_it_is_opened_has_no_events(tmp_path, monkeypatch):
     file = tmp_path / "events.jsonl"
     file.write_text('{"kind": "train", "step": 1}\n')
-    reader, is_file = EventReader(file), Path.is_file
+    reader = EventReader(file)
+    is_file = Path.is_file
     monkeypatch.setattr(Path, "is_file", lambda path: is_file(path) and (path.unlink(), True)[1])
     assert reader.read() == []
 
 
-def test_a_line_that_is_being_written_is_waited_for_and_one_that_a_crash_cut_short_is_left_out(
-    store,
-):
+def test_half_written_events_are_awaited_and_broken_ones_left_out(store):
     run = store.create(CONFIG)
     say(
         store,

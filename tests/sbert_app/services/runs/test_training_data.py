@@ -1,4 +1,4 @@
-"""What a model has been trained on: the data of its run, of the runs before it, and of the built-in cross-encoders."""
+"""`results/grid.py`: what a model was trained on, by its run, the runs before it, and the cross-encoders."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_a_run_has_read_what_the_run_before_it_had(store, tmp_path):
     assert [data.name for data in trained_on(second, store.home)] == ["two.csv"]
 
 
-def test_the_built_in_cross_encoders_have_read_stsb_and_of_other_models_nothing_is_known(store):
+def test_the_built_in_cross_encoders_were_trained_on_stsb(store):
     found = overlap_with(
         ModelName.parse("minilm-stsb"), load_data("stsb:test", store.home), store.home
     )

@@ -11,11 +11,13 @@ from sbert_app.services.store.cache import DiskCache, LRUCache, digest
 
 
 class TestDiskCache:
-    def test_a_stored_array_is_read_back_unless_it_is_larger_than_the_cache(self, tmp_path):
+    def test_a_stored_array_is_read_back(self, tmp_path):
         cache = DiskCache(tmp_path / "deep" / "cache")
         cache.put("a", np.arange(3))
         assert cache.get("a").tolist() == [0, 1, 2]
         assert cache.get("b") is None
+
+    def test_an_array_that_is_larger_than_the_cache_is_not_stored(self, tmp_path):
         cache = DiskCache(tmp_path, max_bytes=1_000)
         cache.put("a", np.zeros(10))
         cache.put("b", np.zeros(1_000))
@@ -38,7 +40,7 @@ class TestDiskCache:
             or arrays["x"].shape == (8, 3)
         )
 
-    def test_a_damaged_file_counts_as_absent_and_an_unwritable_folder_is_no_error(self, tmp_path):
+    def test_a_damaged_file_of_the_cache_counts_as_absent(self, tmp_path):
         for content in (
             b"",
             b"\x93NUMPY\x01\x00v\x00{'descr'",
@@ -52,6 +54,8 @@ class TestDiskCache:
         assert DiskCache(tmp_path).get("b") is not None
         np.savez(tmp_path / "a.npz", array=np.array([object()]))
         assert DiskCache(tmp_path).get("a") is None
+
+    def test_an_unwritable_folder_of_the_cache_is_no_error(self, tmp_path):
         blocked = tmp_path / "file"
         blocked.write_text("not a folder")
         cache = DiskCache(blocked / "cache")
@@ -91,9 +95,7 @@ class TestDiskCache:
             file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()
         } == before
 
-    def test_named_arrays_are_stored_together_and_count_towards_the_size_of_the_cache(
-        self, tmp_path
-    ):
+    def test_named_arrays_are_cached_together_and_count_towards_its_size(self, tmp_path):
         cache = DiskCache(tmp_path, max_bytes=2_500)
         cache.put_arrays("old", {"x": np.arange(200), "y": np.array([0.5])})
         arrays = cache.get_arrays("old")

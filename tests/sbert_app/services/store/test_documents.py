@@ -54,19 +54,24 @@ def expect_one_sentence(store, data: bytes | None = None) -> bool:
     return True
 
 
-def test_a_record_is_read_back_without_fields_of_later_versions_and_what_is_no_record_is_left_alone(
-    store,
-):
+def test_documents_are_listed_changed_and_deleted(store):
     assert store.list() == ({"a": NOTE, "b": NOTE, "c": NOTE}, ())
     assert store.change("a", lambda note: Note("changed")) == store.get("a") == Note("changed")
     store.delete("a")
     assert list(store.list().documents) == ["b", "c"]
     assert {path.name for path in store.folder.glob("[!.]*")} <= {"b", "c", "b.json", "c.json"}
+
+
+def test_documents_are_read_without_fields_of_later_versions(store):
     store.path("b").write_bytes(b'{"text": "b", "later": {"a": [1]}}')
+    assert store.list() == ({"a": NOTE, "b": Note("b"), "c": NOTE}, ())
+
+
+def test_what_is_not_a_document_is_left_alone(store):
     (store.folder / ".hidden.json").write_bytes(b"{")
     (store.folder / "read me").mkdir()
     (store.folder / os.fsdecode(b"\xff.json")).write_bytes(b"{")
-    assert store.list() == ({"b": Note("b"), "c": NOTE}, ())
+    assert store.list() == ({"a": NOTE, "b": NOTE, "c": NOTE}, ())
 
 
 def test_no_flipped_bit_and_no_truncation_hides_another_record(store):
@@ -99,7 +104,7 @@ def test_no_flipped_bit_and_no_truncation_hides_another_record(store):
     ],
     ids=lambda data: data[:30].decode("latin-1"),
 )
-def test_what_is_no_record_is_one_sentence(store, data):
+def test_a_damaged_document_is_one_sentence(store, data):
     store.path("b").write_bytes(data)
     assert expect_one_sentence(store, data)
 
@@ -117,7 +122,7 @@ def test_another_thing_in_a_records_place_is_one_sentence(store, place):
     assert expect_one_sentence(store)
 
 
-def test_an_id_leads_out_of_no_folder_and_what_does_not_exist_or_cannot_be_written_is_said(store):
+def test_an_id_of_a_document_cannot_lead_out_of_its_folder(store):
     for key in ("", "..", "../a", "a/b", "a\0", "a\n", "-a", ".a", "a" * 200, "ä"):
         for use in (
             store.get,
@@ -127,9 +132,15 @@ def test_an_id_leads_out_of_no_folder_and_what_does_not_exist_or_cannot_be_writt
         ):
             with pytest.raises(InputError, match="there is no note"):
                 use(key)
+
+
+def test_a_document_that_cannot_be_written_stays_as_it_is(store):
     with pytest.raises(InputError, match="cannot be saved"):
         store.put("b", Note("\ud800"))
     assert store.get("b") == NOTE
+
+
+def test_a_document_that_does_not_exist_is_named(store):
     with pytest.raises(InputError, match="there is no note 'd'"):
         store.get("d")
 

@@ -1,4 +1,4 @@
-"""Every kind of file in the home folder, damaged in every way: one sentence or a new file, and no other is hidden."""
+"""`services/store/`: each kind of file in the home folder, damaged in each way, is a sentence or made anew."""
 
 import csv
 import json
@@ -47,7 +47,8 @@ from training.models.encoder import Encoder
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
-FOLDER, LOOP = "a folder", "a loop of links"
+FOLDER = "a folder"
+LOOP = "a loop of links"
 LOCKS = {"lock", "worker", "ray"}  # and what is hidden
 RECOMPUTED = {"cache/", "calibration/", "vectors/", "numba/"}
 COUNT = 3  # flipped bits, and truncations, of a file
@@ -84,7 +85,8 @@ SHARED = ["a man", "a dog"]
 
 def write_home(services: Services) -> None:
     """Write everything that is kept; of records two of a kind, so that one may be damaged and the other must stay."""
-    home, models = services.settings.home, services.models
+    home = services.settings.home
+    models = services.models
     upload = home.with_name("pairs.csv")
     with upload.open("w", newline="") as file:
         csv.writer(file).writerows([("sentence1", "sentence2", "score"), *PAIRS])
@@ -172,7 +174,9 @@ def _experiments(services: Services) -> tuple[Answers, list[str]]:
 
 
 def _projects(services: Services) -> tuple[Answers, list[str]]:
-    projects, answers, said = Projects(services.settings.home), {}, []
+    projects = Projects(services.settings.home)
+    answers = {}
+    said = []
     for project_id, info in projects.list():
         try:
             project = projects.open(project_id)
@@ -197,7 +201,8 @@ def _of_store(make: Callable[[Path], DocumentStore[Any]]) -> Look:
 
 
 def _scored(services: Services) -> tuple[Answers, list[str]]:
-    answers, said = {}, []
+    answers = {}
+    said = []
     for folder in sorted(services.scoring._records.folder.glob("[!.]*")):
         try:
             job = services.scoring.get(folder.name)
@@ -226,7 +231,8 @@ def _shared(services: Services) -> tuple[Answers, list[str]]:
 
 def _computed(services: Services) -> tuple[Answers, list[str]]:
     """What is computed anew where a cache is damaged."""
-    home, models = services.settings.home, services.models
+    home = services.settings.home
+    models = services.models
     corpora = EmbeddingCache(models, home)
     pairs = load_data(str(home.with_name("pairs.csv")))
     return {
@@ -236,7 +242,8 @@ def _computed(services: Services) -> tuple[Answers, list[str]]:
 
 
 def _upload(services: Services) -> tuple[Answers, list[str]]:
-    answers, said = {}, []
+    answers = {}
+    said = []
     for file in sorted((services.settings.home / "data" / "uploads").glob("*/*")):
         try:
             answers[f"{file.parent.name}/{file.name}"] = len(load_data(str(file)))
@@ -304,9 +311,7 @@ def names_in(home: Path) -> list[str]:
     ]
 
 
-def test_whatever_is_written_is_declared_and_whatever_is_declared_is_damaged_here_or_elsewhere(
-    written,
-):
+def test_every_file_that_is_written_is_declared_and_damaged_in_a_test(written):
     names = names_in(written.settings.home)
     assert [name for name in names if home_entry(name) is None] == []
     assert {pattern for name in names for pattern in declared(name)} | ELSEWHERE.keys() == {
@@ -344,7 +349,8 @@ def damages(data: bytes, is_dear: bool) -> Iterator[bytes | str]:
 def changed_fields(data: bytes) -> Iterator[bytes]:
     """A JSON object, or the first of several in lines, with a field left out or of another type, and a new one."""
     try:
-        line, rest = data, b""
+        line = data
+        rest = b""
         if not data.startswith((b"{\n", b"[")):
             line, _, rest = data.partition(b"\n")
         values = json.loads(line)
@@ -372,7 +378,8 @@ def put(path: Path, damage: bytes | str) -> None:
 def expect(services: Services, file: Path, damage: bytes | str, before: Answers) -> None:
     """Of the others readers say what they said before; of the damaged one what is there, or one sentence."""
     name = file.relative_to(services.settings.home).as_posix()
-    entry, (after, sentences) = home_entry(name), look_at(name)(services)
+    entry = home_entry(name)
+    after, sentences = look_at(name)(services)
     if entry.name in RECOMPUTED:
         assert after == before
         return
@@ -406,7 +413,8 @@ def restored(home: Path, name: str, copies: Path) -> Iterator[None]:
 def test_a_damaged_file_is_a_sentence_or_made_anew_and_hides_no_other(written, pattern, tmp_path):
     home = written.settings.home
     for file in examples(home, pattern):
-        name, data = file.relative_to(home).as_posix(), file.read_bytes()
+        name = file.relative_to(home).as_posix()
+        data = file.read_bytes()
         with restored(home, name, tmp_path):
             before, sentences = look_at(name)(written)
         assert sentences == []

@@ -35,15 +35,18 @@ def test_results_are_refused_when_uploads_and_results_fill_it(tmp_path):
         temp.results("label")
 
 
-def test_links_have_no_size_and_are_removed_and_not_followed_and_no_folder_is_no_fault(tmp_path):
+def test_links_in_the_temporary_folder_have_no_size(tmp_path):
     (tmp_path / "tmp" / "empty").mkdir(parents=True)
     (tmp_path / "tmp" / "link").symlink_to(make(tmp_path / "outside", 500))
     make(tmp_path / "tmp" / "file", 7)
     assert folder_size(tmp_path / "tmp") == 7
     assert folder_size(tmp_path / "none") == 0
     TempFolder(tmp_path / "none").clean()
+
+
+def test_links_are_removed_and_not_followed(tmp_path):
     link = tmp_path / "tmp" / "explore" / "link"
-    link.parent.mkdir()
+    link.parent.mkdir(parents=True)
     link.symlink_to(make(tmp_path / "elsewhere" / "file.txt", 1, 2 * DAY).parent)
     os.utime(link, (time.time() - 2 * DAY,) * 2, follow_symlinks=False)
     TempFolder(tmp_path / "tmp").clean()
@@ -70,12 +73,11 @@ def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
 
 
 def test_uploads_of_earlier_starts_go_with_their_folders_and_new_ones_stay(tmp_path):
-    old, new = make(tmp_path / "a" / "old.csv", 1, 2 * DAY), make(tmp_path / "b" / "new.csv", 1)
+    old = make(tmp_path / "a" / "old.csv", 1, 2 * DAY)
+    new = make(tmp_path / "b" / "new.csv", 1)
     os.utime(tmp_path / "a", (time.time() - 2 * DAY,) * 2)
-    cut_off, result = (
-        make(tmp_path / "tmpx1y2", 1, 2 * DAY),
-        make(tmp_path / "explore" / "c" / "x.csv", 1),
-    )
+    cut_off = make(tmp_path / "tmpx1y2", 1, 2 * DAY)
+    result = make(tmp_path / "explore" / "c" / "x.csv", 1)
     os.utime(tmp_path / "explore", (time.time() - 2 * DAY,) * 2)
     TempFolder(tmp_path).clean()
     assert new.exists()

@@ -1,4 +1,4 @@
-"""Text files in encodings of other days: found out, said, marked, or named by the user. Real sentences throughout."""
+"""`tables/text.py`: encodings of other days are found out, said, marked, or named. Real sentences throughout."""
 
 import json
 import pickle
@@ -106,7 +106,7 @@ def cells(table):
 
 
 @pytest.mark.parametrize(("encoding", "language"), FILES)
-def test_the_words_come_through(tmp_path, encoding, language):
+def test_tables_are_read_in_every_encoding_without_loss(tmp_path, encoding, language):
     """Also with the encoding's name; a single row is opened at least."""
     path = write(tmp_path / "pairs.csv", language, encoding)
     table = open_table(path)
@@ -122,7 +122,7 @@ def test_the_words_come_through(tmp_path, encoding, language):
         assert len(cells(open_table(path))) == 1
 
 
-def test_lines_and_json_too(tmp_path):
+def test_lines_and_json_are_read_in_other_encodings_too(tmp_path):
     (tmp_path / "a.txt").write_bytes("\n".join(SENTENCES["Russian"]).encode("koi8_r"))
     lines = open_table(tmp_path / "a.txt", lines=True)
     assert next(lines.batches()).rows["sentence"] == list(SENTENCES["Russian"])
@@ -136,7 +136,7 @@ def test_lines_and_json_too(tmp_path):
     )
 
 
-def test_lines_of_another_encoding_beside_a_thousand_good_ones_are_marked_and_not_guessed(tmp_path):
+def test_lines_of_another_encoding_among_good_ones_are_marked(tmp_path):
     good = [("déjà vu", f"Straße {i}") for i in range(1_000)]
     path = tmp_path / "mixed.csv"
     old = b"".join(f"café crème,garçon {i}\n".encode("cp1252") for i in range(150))
@@ -161,9 +161,7 @@ def test_lines_of_another_encoding_beside_a_thousand_good_ones_are_marked_and_no
         "Мощность {} кВт, частота 50 мГц, уровень 5 дБ.",
     ],
 )
-def test_short_lines_of_cyrillic_are_not_read_with_small_letters_and_capitals_exchanged(
-    encoding, text
-):
+def test_short_lines_of_cyrillic_keep_small_letters_and_capitals(encoding, text):
     lines = "".join(f"{text.format(i)}\n" for i in range(24))
     assert lines.encode(encoding).decode(guess_encoding(lines.encode(encoding))) == lines
 
@@ -177,7 +175,7 @@ def test_capitals_inside_words_exchange_nothing(encoding, more):
     assert guess_encoding(text.encode(encoding)) == encoding
 
 
-def test_a_guess_is_said_with_the_words_as_they_are_read_and_how_to_say_otherwise(tmp_path):
+def test_a_guessed_encoding_is_told_with_words_and_how_to_change_it(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("plain\ncafé\nthé\ncrème\nété\n".encode("cp1252"))
     [remark] = scan(path).remarks
@@ -213,7 +211,7 @@ def test_a_name_of_no_text_encoding_is_refused(name):
         ),
     ],
 )
-def test_one_row_of_big5_is_no_shift_jis_and_english_has_a_sign_or_two(tmp_path, encoding, pair):
+def test_one_row_is_enough_for_big5_and_for_signs_of_windows_1252(tmp_path, encoding, pair):
     path = tmp_path / "row.csv"
     path.write_bytes(("sentence1,sentence2\n" + ",".join(pair) + "\n").encode(encoding))
     assert cells(open_table(path)) == [pair]

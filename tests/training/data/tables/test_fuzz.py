@@ -1,4 +1,4 @@
-"""Any bytes under any name are read or refused in one line: within time and memory, and never with another error."""
+"""`tables/table.py`: any bytes under any name are read or refused in one line, within time and memory."""
 
 import json
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ def read(path):
 
 @FUZZED
 @given(name=NAMES, content=CONTENT, encoding=ENCODINGS)
-def test_any_bytes_as_a_table_as_data_as_lines_and_in_an_encoding_of_any_name(
+def test_any_bytes_are_read_or_refused_in_any_format_and_encoding(
     tmp_path_factory, name, content, encoding
 ):
     path = tmp_path_factory.mktemp("fuzz") / name
@@ -72,7 +72,7 @@ def test_any_bytes_as_a_table_as_data_as_lines_and_in_an_encoding_of_any_name(
 
 @FUZZED
 @given(value=VALUES, lines=st.integers(1, 3))
-def test_any_json(tmp_path_factory, value, lines):
+def test_any_json_is_read_or_refused(tmp_path_factory, value, lines):
     path = tmp_path_factory.mktemp("fuzz") / "a.jsonl"
     path.write_text("\n".join([json.dumps(value)] * lines), encoding="utf-8")
     with reading_or_refusing():

@@ -1,4 +1,4 @@
-"""Files as people really have them. Each is refused with one clear line, or scored with its bad rows marked.
+"""`tables/`, files as people really have them: refused with one clear line, or scored with bad rows marked.
 
 ``REFUSED`` maps a file to words of the sentence that refuses it; ``SCORED`` to how many rows come
 out, how many of them have a cosine, and what the note says at which row. No file crashes, and no
@@ -56,7 +56,8 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def workbook(*rows, corner: str = "") -> bytes:
-    book, file = openpyxl.Workbook(), io.BytesIO()
+    book = openpyxl.Workbook()
+    file = io.BytesIO()
     for row in rows:
         book.active.append(row)
     if corner:
@@ -214,7 +215,7 @@ def put(folder: Path, case: Refused | Scored) -> Path:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_with_one_clear_line(tmp_path, name):
+def test_a_malformed_file_is_refused_with_one_clear_line(tmp_path, name):
     case = REFUSED[name]
     path = put(tmp_path, case)
     with pytest.raises(InputError, match=case.says) as error:
@@ -225,7 +226,7 @@ def test_refused_with_one_clear_line(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", SCORED)
-def test_scored_with_its_bad_rows_marked(tmp_path, name):
+def test_a_malformed_file_is_scored_with_its_bad_rows_marked(tmp_path, name):
     case = SCORED[name]
     path = put(tmp_path, case)
     before = path.read_bytes()
@@ -233,7 +234,8 @@ def test_scored_with_its_bad_rows_marked(tmp_path, name):
     summary = score_file(path, outputs, BagEncoder())
     assert (summary.rows, summary.scored) == (case.rows, case.scored)
 
-    cosine, note = summary.added["cosine"], summary.added["note"]
+    cosine = summary.added["cosine"]
+    note = summary.added["note"]
     layout = Layout.of(open_table(path))
     delimiter = "," if layout.delimiter == "\t" else layout.delimiter
     with outputs[0].open(encoding=layout.encoding, newline="") as file:
@@ -255,7 +257,7 @@ def test_scored_with_its_bad_rows_marked(tmp_path, name):
     json.dumps(summary.to_dict(), allow_nan=False)
 
 
-def test_what_never_ends_or_is_no_file_is_not_opened(tmp_path):
+def test_devices_pipes_and_folders_are_not_opened_as_tables(tmp_path):
     """Nobody writes to the pipe: opening it would wait for ever."""
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "zero.csv").symlink_to("/dev/zero")

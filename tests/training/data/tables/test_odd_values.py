@@ -1,4 +1,4 @@
-"""Values that are neither text nor a number: nested JSON, numbers of other countries, times of unknown places."""
+"""`tables/cells.py`: nested JSON, numbers of other countries, times of unknown places."""
 
 import json
 

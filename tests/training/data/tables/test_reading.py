@@ -62,9 +62,7 @@ def read(rows, *requested):
         ({}, ()),
     ],
 )
-def test_sentences_are_read_by_their_names_or_because_they_are_letters_in_several_words_that_differ(
-    rows, sentences
-):
+def test_sentences_are_found_by_column_names_or_by_their_cells(rows, sentences):
     assert read(rows).sentences == sentences
 
 
@@ -88,7 +86,7 @@ def test_the_judgement_of_pairs_is_the_one_column_that_can_be_one(more, judgemen
     assert (reading.target, reading.doubts) == (judgement, ())
 
 
-def test_the_evidence_is_said_where_the_cells_decide_and_not_where_a_name_does():
+def test_the_evidence_is_told_only_where_the_cells_decide():
     reading = read({"links": QUESTIONS, "rechts": ANSWERS, "gleich?": ["ja", "nein", "ja"] * 4})
     assert reading.notes == [
         "links and rechts are read as the two sentences.",
@@ -108,9 +106,7 @@ def test_the_evidence_is_said_where_the_cells_decide_and_not_where_a_name_does()
         ({"label": ["SIMILAR"] * 12, "match": ["yes", "no"] * 6}, "label is the same in all rows"),
     ],
 )
-def test_several_candidates_and_contradictions_are_asked_with_their_cells_and_what_to_type(
-    more, says
-):
+def test_several_candidates_are_asked_about_with_what_to_type(more, says):
     reading = read(PAIR | more)
     with pytest.raises(InputError) as asked:
         reading.check()
@@ -125,7 +121,7 @@ def test_several_candidates_and_contradictions_are_asked_with_their_cells_and_wh
     assert (none.target, none.doubts) == (None, ())
 
 
-def test_words_that_nobody_knows_matter_to_those_alone_who_take_all_pairs_for_positives():
+def test_unknown_words_of_a_judgement_matter_only_for_positives():
     reading = read(PAIR | {"urteil": ["passt", "passt nicht"] * 6})
     reading.check()
     with pytest.raises(

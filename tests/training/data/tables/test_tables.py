@@ -1,4 +1,4 @@
-"""Users' files as row batches: what is written comes back, whatever the format, the encoding, the delimiter."""
+"""`tables/table.py`, `columns.py` and each format: what is written comes back, in any encoding."""
 
 import csv
 import io
@@ -179,7 +179,7 @@ class TestRoundTrips:
     # A file of nothing else is no text.
     @example([("control\x01 characters\x7f", "here and there\x1f")], ",", "utf-8")
     @example([("", "\r\t")], "\t", "utf-8")  # its first line looks complete, and its quotes are odd
-    def test_csv(self, tmp_path, rows, delimiter, encoding):
+    def test_csv_is_read_back_as_it_was_written(self, tmp_path, rows, delimiter, encoding):
         path = tmp_path / "pairs.csv"
         text = as_csv([HEADER, *rows], delimiter, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
         path.write_bytes(text.encode(encoding))
@@ -187,7 +187,7 @@ class TestRoundTrips:
 
     @ROUND_TRIP
     @given(ROWS)
-    def test_json_lines_a_json_array_and_parquet(self, tmp_path, rows):
+    def test_json_and_parquet_are_read_back_as_they_were_written(self, tmp_path, rows):
         objects = [dict(zip(HEADER, row, strict=True)) for row in rows]
         (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, objects)))
         (tmp_path / "pairs.json").write_text(
@@ -199,7 +199,7 @@ class TestRoundTrips:
 
     @settings(ROUND_TRIP, max_examples=15)
     @given(st.lists(st.tuples(XML_CELL, XML_CELL), min_size=1, max_size=6))
-    def test_xlsx(self, tmp_path, rows):
+    def test_xlsx_is_read_back_as_it_was_written(self, tmp_path, rows):
         path = tmp_path / "pairs.xlsx"
         write_xlsx(path, [HEADER, *rows])
         assert rows_of(path, size=5) == rows
@@ -236,7 +236,7 @@ class TestEncoding:
         path.write_bytes("s1,s2\nä,ö\nä,ö\nä,ö\nä,ö\nä,ö\nä,ü".encode()[:-1])
         assert rows_of(path)[-1] == ("ä", "\ufffd")
 
-    def test_a_line_of_seventeen_megabytes_is_refused_before_it_fills_the_memory(self, tmp_path):
+    def test_a_line_of_17_megabytes_is_refused_before_it_fills_the_memory(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_bytes(b"s1,s2\na,b\n" + b"x" * (17 << 20))
         with pytest.raises(InputError, match=r"line 3, is longer than 16 MB"):
@@ -355,14 +355,18 @@ class TestPickColumns:
             columns_of_pairs = table_with(tmp_path, *columns).reading.pair()
             assert (columns_of_pairs.sentence1, columns_of_pairs.sentence2) == pair
 
-    def test_triplets_and_named_columns_are_found_and_what_is_needed_is_said(self, tmp_path):
+    def test_triplets_are_found_by_name(self, tmp_path):
         found = table_with(tmp_path, "anchor", "positive", "negative").reading.pair()
         assert found == PairColumns("anchor", "positive", negative="negative")
+
+    def test_columns_that_are_named_are_found_in_any_case(self, tmp_path):
         table = table_with(tmp_path, "s1", "s2", "mine", "yours", "rank", "score")
         assert table.reading.with_columns(["yours", "MINE"]).pair() == PairColumns(
             "yours", "mine", score="score"
         )
         assert table.reading.with_columns(["yours", "mine", "rank"]).target == "rank"
+
+    def test_without_two_columns_of_sentences_what_is_needed_is_told(self, tmp_path):
         with pytest.raises(
             InputError, match="foo, bar, baz, but two with sentences are needed: call them sen"
         ):
@@ -384,7 +388,7 @@ class TestPickColumns:
         for name in ("Similarity_Score", "gold", "relatedness"):
             assert table_with(tmp_path, "s1", "s2", name).reading.pair().score == name
 
-    def test_what_cannot_be_done(self, tmp_path):
+    def test_columns_that_do_not_exist_or_repeat_are_refused(self, tmp_path):
         for requested, message in {
             ("s1", "nope"): "has no column 'nope'; it has the columns s1, s2, score",
             ("s1", "s1"): "name two different columns",
@@ -401,7 +405,7 @@ class TestPickColumns:
             table_with(tmp_path, "id", "x").reading.sentence()
 
 
-def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():
+def test_cells_are_read_as_numbers():
     numbers = {
         "4.2": 4.2,
         " -1.5 ": -1.5,
@@ -414,7 +418,13 @@ def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():
     assert [parse_number(value) for value in numbers] == [*numbers.values()]
     for value in ("abc", "", "NaN", "inf", float("nan"), None, "1,2,3", [1]):
         assert parse_number(value) is None
+
+
+def test_a_complaint_about_a_number_names_row_and_column():
     assert bad_number("score", "abc", 17) == "row 17, column score: 'abc' is not a number"
+
+
+def test_cells_are_read_as_text():
     for value in (None, "", " \t", float("nan")):
         assert as_text(value) is None
     assert [as_text(value) for value in ("a", 5, b"\xc3\xa4")] == ["a", "5", "ä"]

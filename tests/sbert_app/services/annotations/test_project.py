@@ -24,15 +24,18 @@ def project(projects):
     return projects.open(projects.create(INFO, PAIRS))
 
 
-def test_a_project_is_read_back_and_a_second_of_its_name_refused(projects, project):
+def test_a_project_is_read_back_as_it_was_created(projects, project):
     assert project.id == "my-pairs" and project.info == INFO and list(project.pairs) == PAIRS
     assert projects.list() == [("my-pairs", INFO)]
     assert project.ratings() == {}
+
+
+def test_a_second_project_of_the_same_name_is_refused(projects, project):
     with pytest.raises(InputError, match="there is a project 'my-pairs' already"):
         projects.create(INFO, PAIRS)
 
 
-def test_the_last_word_of_each_rater_counts_and_undo_takes_back_step_by_step(project):
+def test_the_last_score_of_a_rater_counts_and_undo_takes_back_one(project):
     project.rate("Ann", 0, 3)
     project.rate("Ann", 1, 2)
     project.rate("Ben", 2, 1)
@@ -164,7 +167,9 @@ def test_several_raters_at_once_lose_nothing(projects):
         ("Ann", 4, 3, "there is none with number 5"),
     ],
 )
-def test_what_is_no_rating_is_refused_and_not_written(project, rater, pair, score, message):
+def test_a_value_that_is_not_a_rating_is_refused_and_not_written(
+    project, rater, pair, score, message
+):
     with pytest.raises(InputError, match=message):
         project.rate(rater, pair, score)
     assert not (project.folder / "ratings.jsonl").exists()

@@ -1,4 +1,4 @@
-"""The controls of dimensions and prompt write a model's name, and read it back."""
+"""`components/pickers.py`: the controls of dimensions and prompt write a model's name, and read it back."""
 
 import gradio as gr
 import pytest
@@ -30,10 +30,13 @@ def test_the_controls_write_the_name_and_read_it_back(dimension, prompt, name):
     assert (str(stated.dimension or ALL), _prompt_value(stated)) == (dimension, prompt)
 
 
-def test_the_precision_is_part_of_the_name_unless_it_is_auto_and_dimensions_are_numbers():
+def test_the_precision_is_part_of_the_name_unless_it_is_auto():
     assert (
         _with_settings("m?dim=3&dtype=int8", "3", AS_FOLDER, "bfloat16") == "m?dim=3&dtype=bfloat16"
     )
     assert _with_settings("m?dtype=int8", ALL, AS_FOLDER, AUTO) == "m"
+
+
+def test_dimensions_that_are_not_a_number_are_refused():
     with pytest.raises(gr.Error, match="must be a whole number"):
         _with_settings("m", "many", AS_FOLDER, AUTO)

@@ -19,7 +19,8 @@ class SlowEncoder(BagEncoder):
 
     def __init__(self):
         super().__init__()
-        self.begun, self.go = threading.Event(), threading.Event()
+        self.begun = threading.Event()
+        self.go = threading.Event()
 
     def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
         self.begun.set()
@@ -50,9 +51,11 @@ class TestCorpora:
         with pytest.raises(InputError, match="not open any more"):
             embeddings.corpus(second)
 
-    def test_a_corpus_larger_than_all_is_held_alone_and_the_example_is_opened_again(self, tmp_path):
+    def test_a_corpus_above_the_limit_of_the_cache_is_held_alone(self, tmp_path):
         embeddings = EmbeddingCache(AnyModel(), tmp_path, max_sentences=2)
         assert len(embeddings.corpus(embeddings.add(Corpus("c", SENTENCES)))) == 3
+
+    def test_the_example_is_opened_again_after_a_larger_corpus(self, tmp_path):
         embeddings = EmbeddingCache(AnyModel(), tmp_path, max_sentences=2)
         key = embeddings.example()
         embeddings.add(Corpus("c", SENTENCES))
@@ -62,7 +65,8 @@ class TestCorpora:
 
 class TestSpaces:
     def test_a_corpus_is_encoded_once_and_not_again_after_a_restart(self, embeddings, tmp_path):
-        key, reports = embeddings.add(Corpus("c", SENTENCES)), []
+        key = embeddings.add(Corpus("c", SENTENCES))
+        reports = []
         first = embeddings.embed(
             key, "bag", watch=Watch.of(lambda done, of: reports.append((done, of)))
         )

@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import show
 from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
-from test_pages import PAGES
+from test_every_page import PAGES
 
 from sbert_app.pages.learn.lesson import lessons
 
@@ -100,7 +100,8 @@ WORDS = """() => {
   return (text.match(/[\\p{L}\\p{N}]\\S*/gu) || []).length;
 }"""
 HEIGHT = "document.documentElement.scrollHeight"
-MOST_WORDS, MOST_PIXELS = 380, 1_900
+MOST_WORDS = 380
+MOST_PIXELS = 1_900
 # What stands below the box that it describes.
 BELOW = """() => [...document.querySelectorAll("label:has(> input:is([type=checkbox], [type=radio]))")]
   .filter((label) => label.offsetWidth && label.lastElementChild.offsetTop >= label.firstElementChild.offsetTop + 16)
@@ -169,7 +170,8 @@ def axe_finds_nothing_serious(page: Page, path: str) -> None:
 def the_brand_and_the_title_have_one_left_edge_and_there_is_no_idle_stop(
     page: Page, path: str
 ) -> None:
-    brand, title = page.locator("nav a.brand"), page.locator("h1")
+    brand = page.locator("nav a.brand")
+    title = page.locator("h1")
     assert abs(brand.bounding_box()["x"] - title.bounding_box()["x"]) <= 1
     assert page.get_by_role("button", name=re.compile("^Stop")).count() <= 1
 
@@ -274,7 +276,7 @@ def test_learn_opens_with_a_lesson_of_few_words_that_is_not_long(open_page):
     assert page.evaluate(HEIGHT) <= MOST_PIXELS
 
 
-def test_a_figure_that_was_drawn_while_its_tab_was_hidden_fits_when_it_is_seen(open_page):
+def test_a_figure_that_was_drawn_in_a_hidden_tab_fits_when_it_is_seen(open_page):
     page = open_page("/evaluate?tab=threshold", width=1440)
     page.get_by_role("tab", name="More").click()
     page.get_by_role("tab", name="Threshold").click()
@@ -318,10 +320,8 @@ def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
 def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):
     page = open_page("/", width=390)
     expect(page.locator(PAGES["/"]).first).to_be_visible()
-    result, settings = (
-        page.locator("#answer .card").first.bounding_box(),
-        page.locator(".model").first.bounding_box(),
-    )
+    result = page.locator("#answer .card").first.bounding_box()
+    settings = page.locator(".model").first.bounding_box()
     assert result["y"] <= 1.5 * 844 < 844 * 2
     assert result["y"] < settings["y"]
 
@@ -330,9 +330,7 @@ def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):
     ("tab", "table"),
     [("sts", "#scores"), ("threshold", "#threshold-status"), ("cost", "#cost-table")],
 )
-def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_sideways_scroll(
-    open_page, tab, table
-):
+def test_a_telephone_shows_all_columns_of_a_table_without_scrolling(open_page, tab, table):
     page = open_page(f"/evaluate?tab={tab}", width=390)
     box = page.locator(f"{table} .scores")
     expect(box).to_be_visible()

@@ -1,4 +1,4 @@
-"""Clusters: HDBSCAN and the hierarchical tree, descriptions and keywords, corpora that cannot be clustered."""
+"""`clusters/clustering.py` and `summary.py`: HDBSCAN, the hierarchical tree, descriptions and keywords."""
 
 import numpy as np
 import pytest
@@ -91,9 +91,7 @@ class TestTree:
             linkage(pdist(vectors, "cosine"), "average")[:, 2], abs=1e-5
         )
 
-    def test_the_distance_of_two_groups_is_the_mean_over_their_pairs_and_is_computed_once(
-        self, cache, monkeypatch
-    ):
+    def test_the_distance_of_two_groups_is_the_mean_over_their_pairs(self, cache):
         embedded = encode(corpus_of(5), BagEncoder())
         joined = linkage_tree(embedded, cache)
         labels = cluster(
@@ -101,16 +99,20 @@ class TestTree:
         )
         between = 1 - (embedded.vectors @ embedded.vectors.T)[labels == 0][:, labels == 1].mean()
         assert joined[-1, 2] == pytest.approx(between, abs=1e-6)
+
+    def test_the_tree_is_computed_once(self, cache, monkeypatch):
+        embedded = encode(corpus_of(5), BagEncoder())
+        joined = linkage_tree(embedded, cache)
         monkeypatch.setattr(clustering, "condensed_distances", None)
         assert np.array_equal(linkage_tree(embedded, cache), joined)
 
-    def test_it_can_be_stopped_and_too_many_sentences_are_refused_with_a_way_out(
-        self, cache, monkeypatch
-    ):
+    def test_building_the_tree_can_be_stopped(self, cache):
         with pytest.raises(StoppedError):
             linkage_tree(
                 encode(corpus_of(5), BagEncoder()), cache, watch=Watch(should_stop=lambda: True)
             )
+
+    def test_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
         monkeypatch.setattr(clustering, "MAX_TREE_SENTENCES", 10)
         with pytest.raises(
             InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"
@@ -187,12 +189,13 @@ class TestDescribeClusters:
         assert len(animals.keywords) == 6
         assert outside.keywords == outside.representatives == []
 
-    def test_the_cosine_is_the_mean_over_its_pairs_and_the_first_sentence_is_nearest_to_the_centre(
-        self, found
-    ):
+    def test_the_cosine_is_the_mean_over_the_pairs_of_a_cluster(self, found):
         embedded, (animals, *_) = found
         cosines = embedded.vectors[:20] @ embedded.vectors[:20].T
         assert animals.cosine == pytest.approx(cosines[np.triu_indices(20, 1)].mean(), abs=1e-6)
+
+    def test_the_first_representative_is_nearest_to_the_centre(self, found):
+        embedded, (animals, *_) = found
         nearest = (embedded.vectors[:20] @ embedded.vectors[:20].sum(0)).argmax()
         assert animals.representatives[0] == nearest
         assert len(animals.representatives) == 3
@@ -205,9 +208,7 @@ class TestDescribeClusters:
 
 
 class TestKeywords:
-    def test_function_words_and_words_of_all_clusters_are_no_keywords_and_one_class_alone_has_none(
-        self,
-    ):
+    def test_keywords_leave_out_function_words_and_words_of_all_clusters(self):
         texts = [
             "a cake made with flour to eat",
             "a pie made with apples to eat",
@@ -218,7 +219,11 @@ class TestKeywords:
             word for words in by_class.values() for word in words
         }
         assert all(by_class.values())
+
+    def test_one_class_alone_has_no_keywords(self):
         assert keywords(["a dog runs", "a dog sleeps"], np.zeros(2, dtype=int)) == {0: []}
+
+    def test_the_keywords_of_a_topic_are_its_words(self):
         by_topic = keywords(corpus_of(30).sentences, np.repeat([0, 1, 2], 30), k=9)
         for label, topic in enumerate(TOPICS.values()):
             assert set(by_topic[label]) == set(topic.split())

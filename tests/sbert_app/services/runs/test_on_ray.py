@@ -41,7 +41,8 @@ def travel(actor: RemoteRun, store: RunStore, folder: Path, *begin: Any) -> RunR
 def test_files_and_runs_travel_by_their_content_and_errors_as_they_are(
     store: RunStore, tiny: Any, tmp_path: Path
 ):
-    actor, base = RemoteRun(), store.create(tiny(), queue=False)
+    actor = RemoteRun()
+    base = store.create(tiny(), queue=False)
     travel(actor, store, base.folder, *on_ray._packed(base, store.home))
     run = store.create(tiny(base=f"run:{base.id}", teacher=None), queue=False)
     luggage = on_ray._packed(run, store.home)
@@ -101,7 +102,9 @@ def test_a_run_that_its_nodes_die_of_is_given_up(
 def test_the_worker_submits_as_many_runs_as_there_is_room_for(
     store: RunStore, tiny: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    under_way, most, lock = [0], [0], threading.Lock()
+    under_way = [0]
+    most = [0]
+    lock = threading.Lock()
 
     def executes(store: RunStore, run_id: str, should_end: Any) -> None:
         with lock:

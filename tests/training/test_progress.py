@@ -14,7 +14,8 @@ from training.sources import package_index
 def test_the_growth_of_the_folder_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
     (tmp_path / "old").write_bytes(bytes(5_000_000))
-    heard, may_end = [], threading.Event()
+    heard = []
+    may_end = threading.Event()
 
     def work():
         (tmp_path / "new").write_bytes(bytes(3_000_000))

@@ -55,13 +55,16 @@ def test_row_i_is_line_i(tmp_path: Path, lines: list[str]):
     ]
 
 
-def test_a_header_is_known_by_its_name_and_what_is_no_text_is_refused(tmp_path: Path):
+def test_what_is_not_text_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="There is no file"):
         open_sentences(tmp_path / "x.txt")
     for content in (b"", b"\n\n", bytes(range(32)) * 99):
         (tmp_path / "x.txt").write_bytes(content)
         with pytest.raises(InputError, match=r"x\.txt"):
             open_sentences(tmp_path / "x.txt")
+
+
+def test_the_header_of_a_table_is_known_by_its_name(tmp_path: Path):
     (tmp_path / "x.csv").write_text("Sentence\nthe cat sat\n")
     assert sentences_of(tmp_path / "x.csv") == ["the cat sat"]
     (tmp_path / "x.txt").write_text("sentence\n")

@@ -99,7 +99,8 @@ class TestFigure:
         ("points", "kind"), [(FEW_POINTS, "scatter"), (FEW_POINTS + 1, "scattergl")]
     )
     def test_many_points_are_drawn_by_webgl_however_they_are_grouped(self, points, kind):
-        places, sentences = np.zeros((points, 2), dtype=np.float32), ["one"] * points
+        places = np.zeros((points, 2), dtype=np.float32)
+        sentences = ["one"] * points
         colouring = make_labels("kind", ["a", "b"] * (points // 2) + ["a"] * (points % 2))
         figure = map_figure(MapData([places], ["before"], sentences, colouring))
         assert [trace.type for trace in figure.data] == [kind, kind]
@@ -136,7 +137,7 @@ def test_a_hovered_text_has_no_tag_but_our_own_and_a_long_one_is_cut(sentence):
     assert hover_text("x" * 500).replace("<br>", "").startswith("x" * 128)
 
 
-def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the_map():
+def test_a_sample_keeps_its_corpus_rows_and_the_names_of_its_groups():
     points = np.array([[0, 0], [0, 1], [9, 9], [9, 8], [5, 5]], dtype=np.float32)
     labels = Labels("group", ["left", "<b>right</b>", BLANK], np.array([0, 0, 1, 1, 2] * 2))
     rows = np.array([0, 1, 2, 3, 9])
@@ -167,7 +168,7 @@ def test_names_of_fine_regions_wait_until_the_map_is_zoomed_in():
     ] * 2
 
 
-def test_in_three_dimensions_names_are_text_and_only_those_of_the_coarse_regions():
+def test_in_three_dimensions_only_coarse_regions_have_names():
     points = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
     labels = make_labels("topic", ["<b>a</b>", "<b>a</b>", "b", "b"])
     names = [[*names_at(points, labels), *names_at(points, labels, depth=1)]]

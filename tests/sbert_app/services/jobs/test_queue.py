@@ -1,4 +1,4 @@
-"""Runs outside the web process, with real processes: they are queued, killed, stopped, resumed, starved of disk."""
+"""`jobs/queue.py` and `worker.py`, with real processes: runs are queued, killed, stopped and resumed."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch
     here.store.stop(run.id)
 
 
-def test_the_run_that_has_waited_the_longest_is_the_next_and_one_that_is_resumed_is_the_last(here):
+def test_the_queue_is_in_order_and_a_resumed_run_goes_to_its_end(here):
     first, second, third = (here.start(CONFIG).id for _ in range(3))
     here.store.stop(first)
     assert here.queued() == [second, third]
@@ -67,28 +67,28 @@ def test_the_run_that_has_waited_the_longest_is_the_next_and_one_that_is_resumed
 def test_runs_wait_for_ray_or_for_this_machine(here):
     ray = RunQueue(here.store, ray="auto")
     ray.starts_workers = False
-    here_alone, remote = here.start(CONFIG).id, ray.start(CONFIG).id
+    here_alone = here.start(CONFIG).id
+    remote = ray.start(CONFIG).id
     assert (here.queued(), ray.queued()) == ([here_alone], [remote])
     # An app that is started with --ray executes there what is queued already.
     ray.reconcile()
     assert (here.queued(), ray.queued()) == ([], [here_alone, remote])
 
 
-def test_two_workers_take_different_runs_and_one_that_could_not_begin_is_left_for_a_while(
-    here, monkeypatch
-):
+def test_a_worker_leaves_a_run_that_another_worker_has_claimed(here, monkeypatch):
     taken = []
     monkeypatch.setattr(
         worker_module, "execute_apart", lambda store, run_id, **_: taken.append(run_id)
     )
-    first, second = here.start(CONFIG).id, here.start(CONFIG).id
+    first = here.start(CONFIG).id
+    second = here.start(CONFIG).id
     with here.store.claim(first):
         worker_module.Worker(here.store.home, 0, idle_seconds=0.5).work()
     assert taken == [second]
     assert here.queued() == [first, second]
 
 
-def test_a_visitor_may_have_so_many_runs_waiting_and_of_ablations_and_folds_more(here, monkeypatch):
+def test_a_visitor_may_have_a_limited_number_of_runs_waiting(here, monkeypatch):
     monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING_OF_ONE", 2)
     monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 3)
     first = here.start(CONFIG, "10.0.0.1")
@@ -109,7 +109,7 @@ def test_a_visitor_may_have_so_many_runs_waiting_and_of_ablations_and_folds_more
     here.check_room(2)
 
 
-def test_there_is_a_limit_for_all_together_and_what_is_resumed_counts_too(here, monkeypatch):
+def test_resumed_runs_count_towards_the_limit_of_the_queue_for_all(here, monkeypatch):
     monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 1)
     stopped = here.start(CONFIG)
     here.store.stop(stopped.id)
@@ -142,7 +142,7 @@ def under_way(run: Run) -> bool:
     return run.state == "running" and run.progress.step >= 3
 
 
-def test_a_run_leaves_a_model_and_is_executed_by_one_calm_process_for_several_apps(jobs, tiny):
+def test_one_calm_worker_executes_the_runs_of_several_apps(jobs, tiny):
     others = [RunQueue(RunStore(jobs.store.home)) for _ in range(3)]
     for other in others:
         other.start_workers()
@@ -157,11 +157,10 @@ def test_a_run_leaves_a_model_and_is_executed_by_one_calm_process_for_several_ap
 
 
 @pytest.mark.slow
-def test_runs_take_turns_on_one_device_and_one_that_was_stopped_while_it_waited_never_begins(
-    jobs, tiny
-):
+def test_runs_take_turns_and_one_stopped_while_it_waits_never_begins(jobs, tiny):
     first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
-    waiting, last = jobs.start(tiny()), jobs.start(tiny())
+    waiting = jobs.start(tiny())
+    last = jobs.start(tiny())
     assert jobs.store.stop(waiting.id).state == "stopped"
     time.sleep(0.5)
     assert jobs.store.get(last.id).state == "queued"
@@ -197,9 +196,7 @@ def test_a_killed_app_loses_nothing(here, tiny):
 
 
 @pytest.mark.slow
-def test_a_run_whose_worker_is_killed_writes_a_checkpoint_and_is_interrupted_if_it_is_killed_too(
-    jobs, tiny
-):
+def test_a_run_whose_worker_is_killed_is_interrupted_with_a_checkpoint(jobs, tiny):
     def kill(run: Run, is_worker_alone: bool) -> Run:
         (worker,) = workers_of(jobs.store.home)
         processes = worker.children(recursive=True)
@@ -226,9 +223,7 @@ def test_a_run_whose_worker_is_killed_writes_a_checkpoint_and_is_interrupted_if_
     assert (run.folder / "checkpoint/state.json").exists()
 
 
-def test_a_run_that_is_stopped_or_whose_worker_is_told_to_end_keeps_its_checkpoint_and_goes_on_from_it(
-    jobs, tiny
-):
+def test_a_stopped_run_keeps_its_checkpoint_to_resume_from(jobs, tiny):
     run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
     run = until(jobs, jobs.store.stop(run.id), ended)
     assert run.state == "stopped"

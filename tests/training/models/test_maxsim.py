@@ -89,7 +89,8 @@ def save(folder: Path, kind: Kind) -> MultiVectorEncoder:
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     torch.manual_seed(1)
-    tokens, size = {"module_input_name": "token_embeddings"}, 32
+    tokens = {"module_input_name": "token_embeddings"}
+    size = 32
     modules: list[nn.Module] = [
         Transformer(str(make_model(folder / "plain", kind.architecture)), **kind.reading)
     ]
@@ -114,7 +115,8 @@ def save(folder: Path, kind: Kind) -> MultiVectorEncoder:
 
 
 def assert_equal_scores(ours: LateInteraction, theirs: MultiVectorEncoder) -> None:
-    queries, documents = theirs.encode_query(QUERIES), theirs.encode_document(DOCUMENTS)
+    queries = theirs.encode_query(QUERIES)
+    documents = theirs.encode_document(DOCUMENTS)
     for mine, other in (
         (ours.encode_query(QUERIES), queries),
         (ours.encode_document(DOCUMENTS), documents),
@@ -201,7 +203,7 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "saved"
 
 
-def test_it_has_no_sentence_vectors(colbert: Path):
+def test_late_interaction_has_no_sentence_vectors(colbert: Path):
     with pytest.raises(
         InputError, match="MultiVectorEncoder with modules or settings that sentence-transformers"
     ):
@@ -232,19 +234,18 @@ def test_the_constructor_opens_both_kinds(untrained: LateInteraction, colbert: P
         LateInteraction("minilm-stsb", home=home)
 
 
-def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(
-    untrained: LateInteraction,
-):
+def test_maxsim_is_the_mean_both_ways_without_special_tokens(untrained: LateInteraction):
     from sentence_transformers.util.similarity import mean_maxsim_pairwise
 
-    a, b = "A man is playing.", "the woman eats food"
+    a = "A man is playing."
+    b = "the woman eats food"
     states = [each.hidden[1:-1] for each in untrained.encoder.token_vectors([a, b])]
     u, v = ([torch.nn.functional.normalize(torch.from_numpy(each), dim=1)] for each in states)
     expected = (mean_maxsim_pairwise(u, v) + mean_maxsim_pairwise(v, u)) / 2
     assert untrained.predict([(a, b)])[0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_is_symmetric_between_minus_1_and_1_and_0_without_tokens(
+def test_maxsim_is_symmetric_between_minus_1_and_1_and_0_without_tokens(
     untrained: LateInteraction, monkeypatch
 ):
     monkeypatch.setattr("training.models.maxsim.CHUNK", 2)
@@ -274,7 +275,7 @@ def judged() -> tuple[dict[str, str], dict[str, str], dict[str, set[str]]]:
     )
 
 
-def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged):
+def test_late_interaction_ranks_as_sentence_transformers_does(tmp_path: Path, judged):
     """By any encoder: the tokens of the query alone find those of the document."""
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
@@ -294,7 +295,7 @@ def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged
         )
 
 
-def test_it_ranks_the_best_of_another_model_again(judged, untrained: LateInteraction):
+def test_late_interaction_re_ranks_the_best_of_another_model(judged, untrained: LateInteraction):
     data = RetrievalData.from_dicts(*judged)
     again = load_retriever(f"bm25?rerank={UNTRAINED}", lambda name: untrained)
     [whole], [best] = (
@@ -305,7 +306,8 @@ def test_it_ranks_the_best_of_another_model_again(judged, untrained: LateInterac
 
 
 def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Path):
-    a, b = "a man plays", "the guitar"
+    a = "a man plays"
+    b = "the guitar"
     found = untrained.matches(a, b)
     assert [token for token, _, _ in found.first] == ["a", "man", "plays"]
     assert {other for _, other, _ in found.first} <= {"the", "guitar"}
@@ -318,9 +320,7 @@ def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Pa
     assert found.first[-1][0] == "[MASK]"
 
 
-def test_it_is_evaluated_by_name_which_says_its_kind_and_takes_no_settings(
-    home: Path, colbert: Path
-):
+def test_late_interaction_is_evaluated_by_a_name_without_settings(home: Path, colbert: Path):
     data = Dataset.from_pairs(
         ["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0]
     )

@@ -49,9 +49,11 @@ def pairs(tmp_path):
 
 class TestScoreFile:
     def test_the_scores_stand_beside_the_untouched_input(self, pairs, tmp_path):
-        out, typed = tmp_path / "out.csv", tmp_path / "out.parquet"
+        out = tmp_path / "out.csv"
+        typed = tmp_path / "out.parquet"
         summary = score_file(pairs, [out, typed], BagEncoder(), OverlapCrossEncoder())
-        rows, before = read_csv(out), read_csv(pairs)
+        rows = read_csv(out)
+        before = read_csv(pairs)
         assert [{name: row[name] for name in before[0]} for row in rows] == before
         assert list(rows[0]) == [
             "id",
@@ -152,7 +154,8 @@ class TestScoreFile:
         assert summary.sentence.startswith("1,000 rows: 1,000 scored in ")
 
     def test_a_sentence_that_is_cut_is_said_by_row_and_in_the_summary(self, tmp_path):
-        long, path = "word " * 600, tmp_path / "long.csv"
+        long = "word " * 600
+        path = tmp_path / "long.csv"
         rows = [
             (long, "word", "the first of"),
             ("a", "b", ""),
@@ -196,7 +199,7 @@ class TestStop:
 
 
 class TestOutputs:
-    def test_a_formula_gets_an_apostrophe_in_the_csv_alone_and_a_plain_number_none(self, tmp_path):
+    def test_only_formulas_get_an_apostrophe_and_only_in_the_csv(self, tmp_path):
         unseen = (
             " ",
             "\ufeff",
@@ -223,7 +226,8 @@ class TestOutputs:
             "\ufeff\u4e2d=",
             "\u200bx",
         ]
-        path, outputs = tmp_path / "pairs.jsonl", [tmp_path / "out.csv", tmp_path / "out.parquet"]
+        path = tmp_path / "pairs.jsonl"
+        outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
         path.write_text(
             "".join(json.dumps({"s1": cell, "s2": "b"}) + "\n" for cell in [*formulas, *plain])
         )
@@ -248,7 +252,8 @@ class TestOutputs:
         )
     )
     def test_any_text_goes_through_csv_and_parquet(self, tmp_path, rows):
-        path, outputs = tmp_path / "pairs.parquet", [tmp_path / "out.csv", tmp_path / "out.parquet"]
+        path = tmp_path / "pairs.parquet"
+        outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
         pq.write_table(pa.table({"s1": [a for a, _ in rows], "s2": [b for _, b in rows]}), path)
         score_file(path, outputs, BagEncoder())
         assert (
@@ -277,11 +282,13 @@ class TestOutputs:
         assert written.select(table.column_names).equals(table)
         assert read_csv(tmp_path / "out.csv")[0]["tags"] == '["x", "y"]'
 
-    def test_headers_that_are_formulas_and_two_outputs_of_one_name(self, pairs, tmp_path):
+    def test_a_header_that_is_a_formula_gets_an_apostrophe(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_text("s1,s2,=cmd\na,b,c\n")
         score_file(path, [tmp_path / "out.csv"], BagEncoder())
         assert list(read_csv(tmp_path / "out.csv")[0])[2] == "'=cmd"
+
+    def test_two_outputs_of_the_same_name_are_refused(self, pairs, tmp_path):
         with pytest.raises(InputError, match="same name"):
             score_file(pairs, [tmp_path / "out.csv", tmp_path / "." / "out.csv"], BagEncoder())
 
@@ -380,15 +387,21 @@ def _open_full(path: Path, mode: str = "r", *args, _open=Path.open, **kwargs):
 
 
 class TestRecentEmbeddings:
-    def test_a_ring_forgets_the_oldest_keeps_no_long_sentence_and_takes_no_pairs(self):
-        recent, encoder = RecentEmbeddings(64, capacity=3), BagEncoder()
+    def test_recent_embeddings_forget_the_oldest(self):
+        recent = RecentEmbeddings(64, capacity=3)
+        encoder = BagEncoder()
         for texts in (["a", "b"], ["c", "d"], ["b", "c", "d"], ["a"]):
             assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
         assert encoder.seen == ["a", "b", "c", "d", "a"]
-        recent, encoder = RecentEmbeddings(64), BagEncoder()
+
+    def test_recent_embeddings_keep_no_long_sentence(self):
+        recent = RecentEmbeddings(64)
+        encoder = BagEncoder()
         for _ in range(2):
             recent.get(["word " * 200], encoder.encode)
         assert len(encoder.seen) == 2
+
+    def test_no_pairs_have_no_scores(self):
         cosine, cross, *_ = PairScorer(BagEncoder()).score([], [])
         assert (cosine.shape, cross) == ((0,), None)
 
@@ -398,7 +411,8 @@ class TestRecentEmbeddings:
         st.integers(1, 9),
     )
     def test_what_it_gives_is_what_the_encoder_gives(self, calls, capacity):
-        recent, encoder = RecentEmbeddings(64, capacity), BagEncoder()
+        recent = RecentEmbeddings(64, capacity)
+        encoder = BagEncoder()
         for texts in calls:
             assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
 
@@ -420,9 +434,7 @@ class TestReport:
         )
         assert all(worst.sentence1 == f"row {worst.row}" for worst in report.gold_disagreements)
 
-    def test_labels_are_counted_by_hundredths_of_the_cosine_and_contradictions_are_listed(
-        self, tmp_path
-    ):
+    def test_labels_are_counted_by_hundredths_of_the_cosine(self, tmp_path):
         cosine = np.array([0.62, 0.619, -1.0, 1.0, 0.95, 0.1], dtype=np.float32)
         texts = [f"row {row}" for row in range(1, 7)]
         with ReportBuilder(tmp_path) as builder:
@@ -438,7 +450,8 @@ class TestReport:
     def test_rows_without_scores_do_not_count(self, tmp_path):
         nan = np.nan
         with ReportBuilder(tmp_path) as builder:
-            cosine, gold = np.array([0.1, nan, 0.5, 0.9]), np.array([1.0, 2.0, nan, 3.0])
+            cosine = np.array([0.1, nan, 0.5, 0.9])
+            gold = np.array([1.0, 2.0, nan, 3.0])
             builder.add(1, (["a"] * 4, ["b"] * 4), cosine, gold, None)
             report = builder.finish()
         assert (sum(report.counts), len(report.scatter)) == (3, 2)

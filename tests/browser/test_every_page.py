@@ -43,7 +43,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, path):
+def test_a_page_opens_is_legible_in_both_themes_and_fits_a_telephone(open_page, path):
     page = open_page(path)
     expect(page.locator(PAGES[path]).first).to_be_visible()
     page.add_style_tag(content="* { transition: none !important; }")
@@ -57,7 +57,7 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_nothing_jumps_while_it_opens(open_page, path):
+def test_nothing_jumps_while_a_page_opens(open_page, path):
     # At the first opening the browser fetches the script of each kind of component.
     expect(open_page(path).locator(PAGES[path]).first).to_be_visible()
     page = open_page(path, height=720)
@@ -92,7 +92,7 @@ def test_eight_open_tabs_answer_like_one(open_page):
     expect(first.locator("#answer .card .score b").first).to_have_text("1.00")
 
 
-def test_a_page_that_is_still_being_built_shows_the_navigation_and_then_itself(open_page, window):
+def test_a_page_that_is_being_built_shows_the_navigation_first(open_page, window):
     shown = []
 
     def answer_first(route) -> None:
@@ -170,7 +170,8 @@ VALUES: dict[str, tuple[dict[str, str | bool], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VALUES)
 def test_an_address_gives_a_second_browser_what_was_chosen(open_page, chromium, path):
-    page, (controls, address) = open_page(path), VALUES[path]
+    page = open_page(path)
+    controls, address = VALUES[path]
     expect(page.locator(PAGES[path]).first).to_be_visible()
     page.wait_for_timeout(3_000)  # until the address is restored, it does not follow
     for control, value in controls.items():
