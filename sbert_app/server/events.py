@@ -96,9 +96,8 @@ class BoundedEvents:
         visitor = visitor_of(HTTPConnection(scope))
         if self.waiting.count(visitor) >= MOST_WAITING:
             sentence = f"{MOST_WAITING} events from your address wait for their turn; wait until one is answered"
-            await error_answer(scope["path"], 429, sentence, {"Retry-After": "1"})(
-                scope, receive, send
-            )
+            refusal = error_answer(scope["path"], 429, sentence, {"Retry-After": "1"})
+            await refusal(scope, receive, send)
             return
         body = await Request(scope, receive).body()
         try:
@@ -183,6 +182,5 @@ class BoundedEvents:
             """Discards the messages."""
 
         query = urlencode({"session_hash": session}).encode()
-        await self.app(
-            {**scope, "method": "GET", "path": page + READ, "query_string": query}, receive, send
-        )
+        reading = {**scope, "method": "GET", "path": page + READ, "query_string": query}
+        await self.app(reading, receive, send)

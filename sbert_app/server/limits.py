@@ -97,9 +97,8 @@ class BodyLimits:
             await self._pass_on(scope, incoming, send)
         except RefusedRequestError as refusal:
             await incoming.drain()
-            answer = error_answer(
-                scope["path"], refusal.status, refusal.sentence, {"Connection": "close"}
-            )
+            headers = {"Connection": "close"}
+            answer = error_answer(scope["path"], refusal.status, refusal.sentence, headers)
             await answer(scope, receive, send)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -175,7 +174,8 @@ class _Incoming:
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while not self._done and size < MOST_DRAINED:
-                    size += len((await self()).get("body", b""))
+                    message = await self()
+                    size += len(message.get("body", b""))
 
 
 def _too_large(is_upload: bool, most: int, length: int = 0) -> RefusedRequestError:

@@ -64,8 +64,9 @@ class Pages:
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
-        # Pages that have been built, and those of them that somebody has requested.
+        # All pages that have been built.
         self._built: dict[str, FastAPI] = {}
+        # The pages whose lifespan has begun, because somebody has requested them.
         self._open: dict[str, FastAPI] = {}
         # Set when the first request has been answered.
         self.has_answered = threading.Event()
@@ -100,8 +101,8 @@ class Pages:
             return
         app = await self._page(name)
         if path == f"/{name}":
-            # Otherwise Starlette redirects to this path, which would break the relative links of
-            # the page.
+            # Without the slash, Starlette would redirect to the path with it, which breaks the
+            # relative links of the page.
             path = f"{path}/"
         await app(_below(root, scope, path), receive, send)
 
@@ -134,9 +135,9 @@ class Pages:
         if name in self._open:
             return self._open[name]
         app = await self._build(name)
-        # The lifespan, which FastAPI does not enter for an app that is mounted while the server
-        # runs, starts Gradio's queue. That looks for events a thousand times a second, so it is not
-        # started for pages that nobody uses.
+        # The lifespan starts Gradio's queue. FastAPI does not enter the lifespan of an app that is
+        # mounted while the server runs. The queue looks for events a thousand times a second, so it
+        # is not started for pages that nobody uses.
         async with self._building:
             if name not in self._open:
                 await self._stack.enter_async_context(app.router.lifespan_context(app))
