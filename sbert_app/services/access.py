@@ -62,7 +62,7 @@ class AccessPolicy:
     def __init__(
         self, folders: Iterable[Path] = (), endpoints: Collection[str] = (), is_public: bool = False
     ) -> None:
-        """Create a policy. A public app fetches nothing from the Hub and trains for few steps."""
+        """Creates a policy. A public app fetches nothing from the Hub and trains for few steps."""
         self._is_public = is_public
         self._folders = [folder.expanduser().resolve() for folder in folders]
         self._endpoints = endpoints
@@ -110,7 +110,10 @@ class AccessPolicy:
         )
 
     def check_data(self, name: str) -> str:
-        """Returns ``name`` if a visitor may use all data sets that it joins by +. InputError as `check_model`."""
+        """Returns ``name`` if a visitor may use all data sets that it joins by +.
+
+        Raises InputError as `check_model`.
+        """
         data = DataName.parse(name)
         # As a path, "<upload>+<other path>" is in the folder of uploads, but the loader reads it as
         # two names.
@@ -144,7 +147,7 @@ class AccessPolicy:
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:
-        """The config of a run whose base, teacher and data a visitor may use. InputError as `check_model`."""
+        """The config of a run whose base, teacher and data a visitor may use. Raises InputError as `check_model`."""
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
@@ -153,7 +156,7 @@ class AccessPolicy:
         return self._short(config) if self._is_public else config
 
     def _short(self, config: RunConfig) -> RunConfig:
-        """The config of a run of a public app, with few steps. InputError if its batches are too large."""
+        """The config of a run of a public app, with few steps. Raises InputError if its batches are too large."""
         steps = config.max_steps or 0
         if not 1 <= steps <= MOST_PUBLIC_STEPS:
             steps = MOST_PUBLIC_STEPS
@@ -257,7 +260,7 @@ class Quota:
             return used.first + self._window - self._clock()
 
     def add(self, visitor: str, amount: float = 1) -> None:
-        """Count an amount, even if it exceeds the quota."""
+        """Counts an amount, even if it exceeds the quota."""
         with self._lock:
             now = self._clock()
             used = self._now(visitor) or _Used(0, now, now)
@@ -267,7 +270,7 @@ class Quota:
                 self._used.popitem(last=False)
 
     def take(self, visitor: str, amount: float = 1) -> float:
-        """Count an amount if it may be used now. Returns `seconds_to_wait`."""
+        """Counts an amount if it may be used now. Returns `seconds_to_wait`."""
         with self._lock:
             wait = self.seconds_to_wait(visitor, amount)
             if wait == 0:
@@ -275,7 +278,7 @@ class Quota:
             return wait
 
     def give_back(self, visitor: str, amount: float = inf) -> None:
-        """Give back an amount; by default everything."""
+        """Gives back an amount; by default everything."""
         with self._lock:
             used = self._used.pop(visitor, None)
             if used is not None and used.amount > amount:
@@ -283,7 +286,7 @@ class Quota:
 
     @contextmanager
     def held(self, visitor: str) -> Iterator[None]:
-        """Take one during the block. Raises TooManyRequestsError if the visitor already has ``most``."""
+        """Takes one during the block. Raises TooManyRequestsError if the visitor already has ``most``."""
         if self.take(visitor):
             raise TooManyRequestsError(
                 f"{self.most:g} such requests from your address are being worked on; wait until one is answered"

@@ -58,7 +58,7 @@ class Services:
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
-        """Create the services. Models are loaded at their first use."""
+        """Creates the services. Models are loaded at their first use."""
         make_home(settings.home)
         folders = [settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths]
         access = AccessPolicy(folders, settings.allow_endpoints, settings.public)
@@ -83,7 +83,7 @@ class Services:
         )
 
     def warm(self) -> None:
-        """Load the default models and run them once, so that the first request is fast."""
+        """Loads the default models and runs them once, so that the first request is fast."""
         self.temp.clean()
         regularly(CLEANED_SECONDS, self.temp.clean)
         regularly(IDLE_SECONDS, partial(self.models.drop_idle, 60 * self.settings.keep_alive))
@@ -99,7 +99,7 @@ class Services:
             log.warning("the default model could not be loaded: %s", error)
 
     def close(self) -> None:
-        """Stop all background work, so that no incomplete files remain."""
+        """Stops all background work, so that no incomplete files remain."""
         self.scoring.close()
         self.tasks.close()
 
@@ -114,7 +114,7 @@ class Services:
             )
 
     def calibrate_later(self, model: str, pooling: str) -> None:
-        """Calibrate the cosine of a model in a background thread: this pooling first, then the others.
+        """Calibrates the cosine of a model in a background thread: this pooling first, then the others.
 
         A model that cannot be calibrated is not tried again. Nothing is sent to an endpoint.
         """

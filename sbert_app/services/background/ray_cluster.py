@@ -55,7 +55,7 @@ class RayCluster:
         return cls(settings.ray, settings.ray_gpus, settings.ray_cpus) if settings.ray else None
 
     def connect(self) -> Any:
-        """The module ``ray``, connected. InputError if it is missing, or there is no cluster at the address."""
+        """The module ``ray``, connected. Raises InputError if it is missing, or there is no cluster at the address."""
         # No call of Ray starts a cluster implicitly.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
@@ -105,7 +105,7 @@ class RayCluster:
         )
 
     def release(self, is_over: bool) -> None:
-        """End idle actors, which frees their resources; if ``is_over``, also end the connection."""
+        """Ends idle actors, which frees their resources; if ``is_over``, also ends the connection."""
         with suppress(InputError, ActorLostError), ray_errors():
             while self.idle:
                 self.connect().kill(self.idle.pop())
@@ -118,7 +118,7 @@ class RayCluster:
             _connect(self._raylet)
 
     def resources(self) -> dict[str, float]:
-        """The resources of a run by Ray's names: CPU, GPU. InputError as `connect`."""
+        """The resources of a run by Ray's names: CPU, GPU. Raises InputError as `connect`."""
         nodes = self.nodes()
         gpus = self.gpus
         if gpus is None:
@@ -133,7 +133,10 @@ class RayCluster:
         return {"CPU": cpus, "GPU": gpus}
 
     def room(self) -> int:
-        """The number of runs that the cluster can execute at the same time, at least one. InputError as `connect`."""
+        """The number of runs that the cluster can execute at the same time, at least one.
+
+        Raises InputError as `connect`.
+        """
         needed = {name: amount for name, amount in self.resources().items() if amount}
         runs = 0
         if needed:
@@ -142,12 +145,12 @@ class RayCluster:
         return max(1, runs)
 
     def nodes(self) -> list[dict[str, float]]:
-        """The resources of each node that is alive. InputError as `connect`."""
+        """The resources of each node that is alive. Raises InputError as `connect`."""
         return [node["Resources"] for node in self.connect().nodes() if node["Alive"]]
 
 
 def disconnect() -> None:
-    """End the connection, and a cluster that `RayCluster.connect` has started."""
+    """Ends the connection, and a cluster that `RayCluster.connect` has started."""
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         ray.shutdown()
@@ -173,7 +176,7 @@ def _connect(place: str) -> None:
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Turn the errors of Ray into `ActorLostError` if the actor has died, and otherwise into InputError."""
+    """Turns the errors of Ray into `ActorLostError` if the actor has died, and otherwise into InputError."""
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:

@@ -69,7 +69,7 @@ class Ablation:
         return self.common.get("objective") == "classification"
 
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a run's config that differ from the defaults. InputError if there is no such variant.
+        """The fields of a run's config that differ from the defaults. Raises InputError if there is no such variant.
 
         ``changes`` (max_steps, train_data, base …) apply to all variants, unless they are what
         varies.
@@ -83,7 +83,7 @@ class Ablation:
         return {**shared, **self.variants[variant].changes, "seed": seed, "name": name}
 
     def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
-        """The config of a run with these `fields`. InputError also if a value is out of range."""
+        """The config of a run with these `fields`. Raises InputError also if a value is out of range."""
         return RunConfig(**self.fields(variant, seed, changes))
 
 

@@ -87,10 +87,10 @@ def train_with(
     home: Path,
     should_stop: Callable[[], bool] | None = None,
 ) -> DefectRun:
-    """Train once with these defects.
+    """Trains once with these defects.
 
-    InputError if the data or the base cannot be loaded, or the run failed; StoppedError after a
-    stop.
+    Raises InputError if the data or the base cannot be loaded, or the run failed; StoppedError
+    after a stop.
     """
     from training.trainer.train import train
 

@@ -94,7 +94,10 @@ class ExperimentRecord(BaseModel):
 
 
 def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
-    """The runs of an ablation with the seeds 0 to ``seeds`` - 1. InputError for an unknown name, or without seeds."""
+    """The runs of an ablation with the seeds 0 to ``seeds`` - 1.
+
+    Raises InputError for an unknown name, or without seeds.
+    """
     if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
     grid = ablation(name)
@@ -107,7 +110,10 @@ def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRe
 
 
 def parse_seeds(text: object) -> tuple[int, ...]:
-    """The distinct seeds of a text such as "0-4" or "0, 3, 7". InputError if it cannot be read, or has too many."""
+    """The distinct seeds of a text such as "0-4" or "0, 3, 7".
+
+    Raises InputError if it cannot be read, or has too many.
+    """
     # A dict keeps the order.
     seeds: dict[int, None] = {}
     for part in str(text).split(","):
@@ -301,7 +307,7 @@ class Experiments:
         self._records = records(jobs.store.home)
 
     def get(self, experiment_id: str) -> Experiment:
-        """The experiment of that id. InputError if it does not exist, or its file is damaged."""
+        """The experiment of that id. Raises InputError if it does not exist, or its file is damaged."""
         return self._current(experiment_id, self._records.get(experiment_id))
 
     def list(self, kind: str, name: str | None = None) -> list[Experiment]:
@@ -321,7 +327,7 @@ class Experiments:
         return self._records.list().damaged
 
     def estimate(self, record: ExperimentRecord) -> ExperimentEstimate:
-        """The estimate of an experiment. InputError if a run could not start."""
+        """The estimate of an experiment. Raises InputError if a run could not start."""
         configs: dict[str, RunConfig] = {}
         for plan in record.runs:
             if plan.label not in configs:
@@ -334,7 +340,7 @@ class Experiments:
         return ExperimentEstimate(estimates, len(record.runs), model_bytes * len(record.runs))
 
     def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
-        """Queue the runs of a new experiment for a visitor (`RunQueue.start`).
+        """Queues the runs of a new experiment for a visitor (`RunQueue.start`).
 
         InputError, before any run is queued, if one of them could not start.
         """
@@ -345,13 +351,13 @@ class Experiments:
         )
 
     def create(self, record: ExperimentRecord) -> Experiment:
-        """Create an experiment without runs. `resume` queues them, and `run_here` executes them."""
+        """Creates an experiment without runs. `resume` queues them, and `run_here` executes them."""
         self.estimate(record)
         words = slug(Path(record.name).stem) or "pairs"
         return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
 
     def stop(self, experiment_id: str) -> Experiment:
-        """Stop all queued and running runs. Finished ones stay."""
+        """Stops all queued and running runs. Finished ones stay."""
         # The queued runs first, as otherwise the worker would start the next of them.
         for run in sorted(self.get(experiment_id).runs, key=lambda run: run.state == State.RUNNING):
             with suppress(RunError):
@@ -359,7 +365,7 @@ class Experiments:
         return self.get(experiment_id)
 
     def resume(self, experiment_id: str) -> Experiment:
-        """Queue unfinished runs again, from their checkpoints, and new runs for deleted ones."""
+        """Queues unfinished runs again, from their checkpoints, and new runs for deleted ones."""
         experiment = self.get(experiment_id)
         if not experiment.can_resume:
             kind = experiment.record.kind
@@ -376,7 +382,7 @@ class Experiments:
     def run_here(
         self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1
     ) -> Experiment:
-        """Call ``execute`` with the id of each unfinished run, in this thread or in several."""
+        """Calls ``execute`` with the id of each unfinished run, in this thread or in several."""
         experiment = self._create_missing(self.get(experiment_id))
         unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
         with ThreadPoolExecutor(at_once) as threads:
@@ -384,7 +390,7 @@ class Experiments:
         return self.get(experiment_id)
 
     def delete(self, experiment_id: str) -> None:
-        """Remove an experiment, its runs and their models. Raises InputError while a run is queued or running."""
+        """Removes an experiment, its runs and their models. Raises InputError while a run is queued or running."""
         experiment = self.get(experiment_id)
         if experiment.state == State.RUNNING:
             raise InputError(
@@ -397,7 +403,7 @@ class Experiments:
     def _create_missing(
         self, experiment: Experiment, queue: Callable[[str], Run] | None = None
     ) -> Experiment:
-        """Create the missing runs. Each is recorded before it is queued, so that none is computed twice."""
+        """Creates the missing runs. Each is recorded before it is queued, so that none is computed twice."""
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:

@@ -40,7 +40,7 @@ Folds = dict[str, list[int]]
 def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
     """One fold for each topic of the rows, the largest first.
 
-    InputError for fewer than two topics, more than 20, or a topic with too few pairs.
+    Raises InputError for fewer than two topics, more than 20, or a topic with too few pairs.
     """
     rows: Folds = {}
     for row, topic in enumerate(topics):
@@ -59,7 +59,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
 def k_folds(data: Dataset, k: int) -> Folds:
     """k random folds of about equal size. Pairs that share a sentence are in the same fold.
 
-    InputError if k is out of range, or the folds would be too small.
+    Raises InputError if k is out of range, or the folds would be too small.
     """
     if not 2 <= k <= MAX_FOLDS:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
@@ -77,10 +77,10 @@ def k_folds(data: Dataset, k: int) -> Folds:
 
 
 def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
-    """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
+    """Reads a file of scored pairs and splits it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
 
-    ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or
-    cannot be split.
+    ``path`` may name an encoding, see `training.names`. Raises InputError if the file has no
+    scores, or cannot be split.
     """
     file = DataName.parse(str(path))
     with opened_file(file.path, file.encoding, file.sheet) as table:
@@ -111,11 +111,11 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
 def start(
     path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any
 ) -> Experiment:
-    """Queue a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
+    """Queues a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
 
-    A fold is not tested on pairs that the base was trained on. InputError as `split`, if too few
-    other pairs are left, if a setting is out of range, and if too many runs are waiting, in total
-    or for this visitor.
+    A fold is not tested on pairs that the base was trained on. Raises InputError as `split`, if too
+    few other pairs are left, if a setting is out of range, and if too many runs are waiting, in
+    total or for this visitor.
     """
     data, folds = split(path, k)
     # A wrong setting is reported before anything is written.

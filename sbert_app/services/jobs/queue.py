@@ -90,7 +90,7 @@ class RunQueue:
         self._started_by: dict[tuple[str, bool], list[str]] = {}
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
-        """Queue a new run. InputError if too many runs are waiting, in total or for this visitor.
+        """Queues a new run. Raises InputError if too many runs are waiting, in total or for this visitor.
 
         ``visitor`` is an address, or "" for the owner of the home folder, who has no limit. Runs of
         an ablation or of folds are ``grouped``.
@@ -118,7 +118,7 @@ class RunQueue:
             )
 
     def resume(self, run_id: str, visitor: str = "", grouped: bool = False) -> Run:
-        """Queue a run again. It continues from its checkpoint. Raises the errors of `start` and `RunStore.requeue`."""
+        """Queues a run again. It continues from its checkpoint. Raises the errors of `start` and `RunStore.requeue`."""
         with self._starting:
             self.check_room(1, visitor, grouped)
             self.store.assign(run_id, bool(self.ray))
@@ -137,7 +137,7 @@ class RunQueue:
         ]
 
     def reconcile(self) -> None:
-        """Take over all queued runs, and start workers for them."""
+        """Takes over all queued runs, and starts workers for them."""
         self.store.sweep()
         waiting = self.store.ids(State.QUEUED)
         for run_id in waiting:
@@ -148,7 +148,7 @@ class RunQueue:
             self.start_workers()
 
     def start_workers(self) -> None:
-        """Start a worker for every device without one, or for Ray. Returns at once."""
+        """Starts a worker for every device without one, or for Ray. Returns at once."""
         if not self.starts_workers:
             return
         for slot in ["ray"] if self.ray else range(len(devices())):

@@ -74,7 +74,7 @@ class Worker:
         self._tried: dict[str, float] = {}
 
     def work(self) -> None:
-        """Execute runs until there is none for ``idle_seconds``. Returns at once if the device already has a worker.
+        """Executes runs until there is none for ``idle_seconds``. Returns at once if the device already has a worker.
 
         A run that is queued at the moment this worker ends is not lost: the process that queues it
         checks for a worker afterwards, and this worker looks for runs again after releasing its
@@ -139,7 +139,7 @@ class Worker:
             return 0
 
     def _work_on(self, run_id: str) -> None:
-        """Execute one run, whose folder records the outcome."""
+        """Executes one run, whose folder records the outcome."""
         began = time.time()
         try:
             with self.store.claim(run_id):
@@ -159,7 +159,7 @@ class Worker:
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:
-    """Execute a run in its own process. If the process dies, the run is interrupted."""
+    """Executes a run in its own process. If the process dies, the run is interrupted."""
     context: Any
     if sys.platform == "win32":
         # Windows cannot fork.
@@ -179,7 +179,7 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
 
 
 def _execute_alone(home: Path, run_id: str) -> None:
-    """Execute a run in the process that was started for it."""
+    """Executes a run in the process that was started for it."""
     configure_process()
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     worker = multiprocessing.parent_process()
@@ -198,7 +198,7 @@ def _execute_alone(home: Path, run_id: str) -> None:
 def run_worker(
     home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
 ) -> None:
-    """Make this process a worker with a low priority and, unless it works for a cluster, one visible device."""
+    """Makes this process a worker with a low priority and, unless it works for a cluster, one visible device."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
@@ -210,7 +210,7 @@ def run_worker(
 
 
 def run_once(home: Path, slot: int, run_id: str) -> State:
-    """Execute one run that is queued or can be resumed in this process. Returns the state in which it ended.
+    """Executes one run that is queued or can be resumed in this process. Returns the state in which it ended.
 
     Calling it again resumes an interrupted run; a finished run stays as it is. Raises the errors of
     `execute`.
@@ -226,7 +226,7 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
 
 
 def _prepare_process(slot: int | None) -> None:
-    """Set passive waiting and at most one visible device, before torch is imported and reads the variables."""
+    """Sets passive waiting and at most one visible device, before torch is imported and reads the variables."""
     configure_process()
     # The worker shares the machine with the app.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

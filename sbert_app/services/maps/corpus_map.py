@@ -65,7 +65,7 @@ def compute_map(
     settings: MapSettings,
     watch: Watch = UNWATCHED,
 ) -> MapResult:
-    """Encode an open corpus, by its key, and draw its map under one model, or aligned maps under two.
+    """Encodes an open corpus, by its key, and draws its map under one model, or aligned maps under two.
 
     Vectors and maps are read from the caches if possible. A large corpus is drawn by a sample.
     Raises InputError if a model cannot be loaded, a setting is invalid, or the corpus cannot be

@@ -140,7 +140,7 @@ def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
 
 
 def compile_umap(home: Path | None = None) -> None:
-    """Draw a small map at low priority, so that umap-learn is compiled into the home folder, unless it already is.
+    """Draws a small map at low priority, so that umap-learn is compiled into the home folder, unless it already is.
 
     This takes half a minute, once for each version of the packages. The default is the home folder
     of the environment.
@@ -210,7 +210,7 @@ def draw(
 
 
 def end_waiting(home: Path) -> None:
-    """End the idle process of this home folder, if there is one."""
+    """Ends the idle process of this home folder, if there is one."""
     process = _take_waiting(home)
     if process is not None:
         process.end()

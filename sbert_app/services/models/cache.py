@@ -114,7 +114,10 @@ class ModelCache:
         return self.get(name, PairModel)
 
     def canonical(self, name: ModelName | str) -> ModelName:
-        """The name, in which a run has its id. InputError if the model may not be loaded, or there is no such run."""
+        """The name, in which a run has its id.
+
+        Raises InputError if the model may not be loaded, or there is no such run.
+        """
         model = ModelName.parse(name)
         self._check_name(model.name)
         if model.run_id is None:
@@ -167,7 +170,10 @@ class ModelCache:
         return f"{megabytes:,.0f} MB"
 
     def download(self, names: Iterable[ModelName | str], watch: Watch = UNWATCHED) -> None:
-        """Fetch and load the missing models, with progress in megabytes. InputError if one cannot be opened."""
+        """Fetches and loads the missing models, with progress in megabytes.
+
+        Raises InputError if one cannot be opened.
+        """
         for name in names:
             if self.is_here(name):
                 continue
@@ -210,11 +216,11 @@ class ModelCache:
         return ModelName.parse(name).weights in self._models
 
     def forget(self, model: ModelName) -> None:
-        """Drop a model whose files were changed or deleted."""
+        """Drops a model whose files were changed or deleted."""
         self._models.remove(lambda key: key.name == model.name)
 
     def drop_idle(self, seconds: float) -> None:
-        """Drop the models that were not used for this many seconds."""
+        """Drops the models that were not used for this many seconds."""
         idle = {
             name
             for name, used in self._last_use.copy().items()

@@ -68,5 +68,5 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
 
 @cache
 def _choose_languages() -> None:
-    """Restrict py3langid to `LANGUAGES`, once."""
+    """Restricts py3langid to `LANGUAGES`, once."""
     py3langid.set_languages(list(LANGUAGES))

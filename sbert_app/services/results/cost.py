@@ -101,7 +101,10 @@ class CostTable:
 
 
 def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
-    """Measure every size. InputError for a model without dense vectors, data without gold scores, or undefined ρ."""
+    """Measures every size.
+
+    Raises InputError for a model without dense vectors, data without gold scores, or undefined ρ.
+    """
     if not isinstance(model, VectorModel):
         raise InputError(
             f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder"

@@ -187,10 +187,10 @@ def decide_models(
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
 ) -> Decisions:
-    """Score the pairs with each model, and `decide` from which score on they are matches (`match_labels`).
+    """Scores the pairs with each model, and finds the score from which on they match (`match_labels`).
 
-    InputError if the data has neither labels nor gold scores, a criterion is none, there is no
-    model or too many, or none can be measured.
+    Raises InputError if the data has neither labels nor gold scores, a criterion cannot be read, there
+    are no models or too many, or none of them can be measured.
     """
     if not 0 < len(models) <= MOST_MODELS:
         raise InputError(f"{len(models)} models are chosen; choose 1 to {MOST_MODELS}")
@@ -225,7 +225,7 @@ def decide_results(
 ) -> Decisions:
     """The decisions on pairs that have been scored already, without those of ``overlaps``, which are by the labels.
 
-    InputError as `decide_models`.
+    Raises InputError as `decide_models`.
     """
     matches, meaning = match_labels(data, match_from)
     read = frozenset[int]().union(*(overlap.read for overlap in (overlaps or {}).values()))
@@ -261,7 +261,10 @@ def decide_results(
 def unread_pairs(
     model: ModelName, data: Dataset, home: Path, match_from: float
 ) -> tuple[Dataset, list[str]]:
-    """The pairs that a model was not trained on, and a note on the others. InputError if none of a kind is left."""
+    """The pairs that a model was not trained on, and a note on the others.
+
+    Raises InputError if none of a kind is left.
+    """
     overlap = overlap_with(model, data, home)
     if overlap is None or not overlap.read:
         return data, []
@@ -287,7 +290,7 @@ class LabelScore:
 
 
 def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> LabelScore:
-    """Score pairs with labels that say what belongs together. InputError for other data."""
+    """Scores pairs with labels that say what belongs together. Raises InputError for other data."""
     if data.kind != LABELLED:
         raise InputError(
             f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference"

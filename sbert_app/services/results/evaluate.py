@@ -60,7 +60,7 @@ def evaluate(
     keep_unknown: bool = False,
     watch: Watch = UNWATCHED,
 ) -> Evaluation:
-    """Evaluate a model on a data set by name.
+    """Evaluates a model on a data set by name.
 
     Args:
         model: a name; for retrieval data, any name that `load_retriever` takes.

@@ -161,7 +161,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
 
 
 def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
-    """Fill the grid, one model after another. `StoppedError` leaves the results so far in it."""
+    """Fills the grid, one model after another. `StoppedError` leaves the results so far in it."""
     datasets = {}
     for name in grid.data:
         watch.report(0, f"Reading {data_label(name)}")
@@ -206,9 +206,9 @@ def load_scored_pairs(name: str, home: Path) -> Dataset:
 
 
 def with_scores(data: Dataset) -> Dataset:
-    """Turn labelled pairs into scored pairs: 5 for a match, 2.5 for a neutral pair, 0 for any other.
+    """Turns labelled pairs into scored pairs: 5 for a match, 2.5 for a neutral pair, 0 for any other.
 
-    InputError if it is unclear which labels are matches (`match_labels`).
+    Raises InputError if it is unclear which labels are matches (`match_labels`).
     """
     if data.kind != LABELLED:
         return data
@@ -223,9 +223,10 @@ def with_scores(data: Dataset) -> Dataset:
 
 
 def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watch) -> EvalResult:
-    """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded.
+    """Evaluates one model on one data set, from the cache if possible.
 
-    The score is NaN if the model knows no token of a text, or its score is not finite.
+    The score is NaN if the model knows no token of a text, or its score is not finite. Raises
+    InputError if the model cannot be loaded.
     """
     model_key = (
         fingerprint(models.get(spec, VectorModel))
@@ -257,7 +258,7 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
 
 
 def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
-    """Score every pair and measure the time."""
+    """Scores every pair and measures the time."""
     # The first call prepares the weights, which is not part of the speed.
     row_scores(model, WARM_UP)
     report = ScoreReport()
@@ -281,7 +282,7 @@ MAX_BYTES = 100 << 20
 
 
 def model_fingerprint(model: ModelName, home: Path) -> str:
-    """The key of the files and the pooling of a model. InputError if it cannot be resolved."""
+    """The key of the files and the pooling of a model. Raises InputError if it cannot be resolved."""
     name = replace(model, pooling=None)
     return digest([VERSION, str(name), model.pooling or "", *_files(model, home_folder(home))])
 

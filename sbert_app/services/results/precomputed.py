@@ -88,7 +88,7 @@ def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], st
     """The pairs of `SCORED_DATA`, results of a few models, and when and where `scripts/measure_examples.py` made them.
 
     The speed of a model is taken from the table that ships, so that all pages state the same.
-    InputError if the data cannot be loaded.
+    Raises InputError if the data cannot be loaded.
     """
     data = load_data(SCORED_DATA, home)
     speeds = read_document(SHIPPED, PrecomputedResults).speeds

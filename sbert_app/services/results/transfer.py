@@ -104,7 +104,7 @@ class TransferScore:
 
 
 def read_labelled(path: Path | str) -> ClassificationData:
-    """Read (sentence, label) or (sentence1, sentence2, label) from a file; its path may name its encoding.
+    """Reads (sentence, label) or (sentence1, sentence2, label) from a file; its path may name its encoding.
 
     Raises InputError if a column is missing, or fewer than two classes with two rows each remain.
     """
@@ -158,12 +158,12 @@ def _labelled(
 def score_transfer(
     model: Model, data: ClassificationData, watch: Watch = UNWATCHED
 ) -> TransferScore:
-    """Cross-validate a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
+    """Cross-validates a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
 
     Rows of one group (`ClassificationData.groups`) are in one fold, as a near-duplicate of a test
     row in the training data would make the task easier. Rows without known tokens, or with vectors
-    that are not finite, are left out. InputError if the model has no sentence vectors, or fewer
-    than two classes of two rows remain.
+    that are not finite, are left out. Raises InputError if the model has no sentence vectors, or
+    fewer than two classes of two rows remain.
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
@@ -236,7 +236,7 @@ def _features(
 
 
 def _fit(features: Vectors, targets: np.ndarray) -> Any:
-    """Fit logistic regression, with C selected on a tenth of the training rows."""
+    """Fits logistic regression, with C selected on a tenth of the training rows."""
     from sklearn.linear_model import LogisticRegression
 
     held_out = np.random.default_rng(SEED).random(len(targets)) < 0.1
@@ -273,7 +273,7 @@ TRANSFER_TASKS = {
 
 
 def load_task(name: str, home: Path) -> ClassificationData:
-    """Load a task by name, from the home folder (data/<repository>) or the Hub.
+    """Loads a task by name, from the home folder (data/<repository>) or the Hub.
 
     Raises InputError if the name is unknown, the files cannot be found, or a column is missing.
     """
@@ -337,7 +337,7 @@ def pairs_by_genre(home: Path) -> Path:
 
 
 def _rows(home: Path) -> list[list[str]]:
-    """The rows of STSb dev. InputError for the Hub's copy of the benchmark, which has no genres."""
+    """The rows of STSb dev. Raises InputError for the Hub's copy of the benchmark, which has no genres."""
     lines = (stsb_folder(home).path / "sts-dev.csv").read_text(encoding="utf-8").split("\n")
     rows = [line.split("\t") for line in lines if line.strip()]
     if not all(row[GENRE] in NAMES for row in rows):

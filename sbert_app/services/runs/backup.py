@@ -49,7 +49,10 @@ class Saved(NamedTuple):
 
 
 def back_up(home: Path, target: Path) -> Saved:
-    """Write people's work into a new ZIP file. InputError if the file exists; OSError if it cannot be written."""
+    """Writes people's work into a new ZIP file.
+
+    Raises InputError if the file exists; OSError if it cannot be written.
+    """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already; name a new file")
     at_work = tuple(RunStore(home).ids(State.RUNNING))
@@ -84,10 +87,10 @@ def back_up(home: Path, target: Path) -> Saved:
 
 
 def restore(home: Path, source: Path) -> tuple[list[str], list[str]]:
-    """Write the missing parts of a home folder. InputError, before anything is written, for an unusable archive.
+    """Writes the missing parts of a home folder.
 
     Returns the restored parts, as "runs/<id>", "experiments/<id>.json", …, and the parts that
-    existed before.
+    existed before. Raises InputError for an unusable archive, before anything is written.
     """
     make_home(home)
     restored = []
@@ -131,7 +134,7 @@ def _is_work(name: str) -> bool:
 
 
 def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInfo]]:
-    """The members of each part, such as a run or an experiment. InputError unless all can be restored."""
+    """The members of each part, such as a run or an experiment. Raises InputError unless all can be restored."""
     parts: dict[str, list[ZipInfo]] = {}
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = Counter(member.filename for member in members)
@@ -167,7 +170,7 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
 
 
 def _write(archive: ZipFile, place: Path, part: str, members: list[ZipInfo]) -> None:
-    """Write a file or a folder, whole or not at all."""
+    """Writes a file or a folder, whole or not at all."""
     is_file = members[0].filename == part
     place.parent.mkdir(parents=True, exist_ok=True)
     with (replace_file if is_file else replace_folder)(place) as fresh:

@@ -223,7 +223,10 @@ def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
 def _transformed(
     name: DataName, part: Part, seed: int, home: Path, held_out: bool = False
 ) -> tuple[str, Dataset | None]:
-    """The form of a set, and its rows for the objective without held-out ones. InputError if they do not fit it."""
+    """The form of a set, and its rows for the objective without held-out ones.
+
+    Raises InputError if they do not fit it.
+    """
     form, data = _open(name, home, "train")
     part.facts.rows.check(str(name), form, part.facts.name)
     if data is not None and held_out:
@@ -232,7 +235,7 @@ def _transformed(
 
 
 def _open(name: DataName, home: Path, split: str) -> tuple[str, Dataset | None]:
-    """The form of a set in words, and its rows; None if it is on the Hub. InputError if there is no such set."""
+    """The form of a set in words, and its rows; None if it is on the Hub. Raises InputError if there is no such set."""
     if name.built_in and is_on_hub(name):
         check_split(name, name.built_in)
         return name.built_in.form, None
@@ -247,7 +250,7 @@ def _stamp(name: DataName) -> float:
 
 @lru_cache(maxsize=8)
 def _load(name: DataName, home: Path, split: str, stamp: float) -> Dataset:
-    """Load a set. A file is loaded again when its ``stamp`` has changed."""
+    """Loads a set. A file is loaded again when its ``stamp`` has changed."""
     return load_one(name, home, split)
 
 

@@ -68,7 +68,7 @@ class RemoteRun:
     def start(
         self, run: Run, inputs: bytes, home: Path, is_offline: bool
     ) -> tuple[Changes, RunResult | None]:
-        """Start a run, whose config names files and models of the archive ``inputs`` (`_packed`).
+        """Starts a run, whose config names files and models of the archive ``inputs`` (`_packed`).
 
         ``home`` is used if the nodes share it, or else the home folder of this node.
         """
@@ -150,10 +150,10 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Execute a run on the cluster, as `runs.execution.execute` does in this process.
+    """Executes a run on the cluster, as `runs.execution.execute` does in this process.
 
-    InputError also if the cluster cannot be reached, or is gone. The run has then failed, and can
-    be resumed.
+    Raises InputError also if the cluster cannot be reached, or is gone. The run has then failed,
+    and can be resumed.
     """
     with store.lease(run_id, states) as lease:
         for _ in range(MOST_DEATHS + 1):
@@ -174,7 +174,7 @@ def _submit(
     on_event: Callable[[Event], object],
     should_end: Callable[[], bool],
 ) -> RunResult:
-    """Execute a run on one actor. ActorLostError if the actor dies."""
+    """Executes a run on one actor. Raises ActorLostError if the actor dies."""
     from training.trainer.train import RunResult
 
     def end() -> State | None:
@@ -219,7 +219,7 @@ def _submit(
 
 
 def _write(path: Path, start: int, content: bytes) -> None:
-    """Write a change of a file or folder. The log of the actor is appended to the log of this process."""
+    """Writes a change of a file or folder. The log of the actor is appended to the log of this process."""
     if not path.suffix:
         with replace_folder(path) as fresh:
             _unpack(content, fresh)
@@ -289,6 +289,6 @@ def _pack(paths: Mapping[Path, str]) -> bytes:
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    """Write the files of an archive into a folder, and never outside it."""
+    """Writes the files of an archive into a folder, and never outside it."""
     with ZipFile(io.BytesIO(archive)) as files:
         files.extractall(folder)

@@ -57,7 +57,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord:
-        """Read the record of a folder. RunNotFoundError if it does not exist or is damaged."""
+        """Reads the record of a folder. Raises RunNotFoundError if it does not exist or is damaged."""
         try:
             return read_document(folder / "run.json", cls)
         except FileNotFoundError as error:
@@ -68,7 +68,7 @@ class RunRecord:
             raise RunNotFoundError(error, error.public) from error
 
     def write(self, folder: Path) -> None:
-        """Write the record atomically. Raises OSError if the disk is full."""
+        """Writes the record atomically. Raises OSError if the disk is full."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
         # A reason quotes the wrong input.
         write_bytes(folder / "run.json", text.encode(errors="replace"))
@@ -220,7 +220,7 @@ class EventReader:
         self._inode = 0
 
     def read(self) -> list[Event]:
-        """All events, the oldest first; none if there is no file yet. InputError if it cannot be read."""
+        """All events, the oldest first; none if there is no file yet. Raises InputError if it cannot be read."""
         if self._path.exists() and not self._path.is_file():
             raise unreadable(self._path, "it is not a file")
         try:

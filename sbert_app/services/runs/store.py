@@ -122,7 +122,7 @@ class RunStore:
     def list(self, limit: int | None = None, cursor: str = "") -> list[Run]:
         """The newest ``limit`` runs, or all, the newest first; with ``cursor`` those that are older than this run.
 
-        RunNotFoundError if ``cursor`` is not the id of a run.
+        Raises RunNotFoundError if ``cursor`` is not the id of a run.
         """
         ids = self._ids()
         if cursor:
@@ -233,9 +233,9 @@ class RunStore:
             )
 
     def create(self, config: RunConfig, queue: bool = True) -> Run:
-        """Create a run. Its id is made of date, time and a few words: 20261121-034512-regression-mean.
+        """Creates a run. Its id is made of date, time and a few words: 20261121-034512-regression-mean.
 
-        The run is queued for any worker, or else stopped, so that the caller can execute it.
+        The run is queued for any worker, or else stopped, so that the caller can execute it. Raises
         InputError if the disk is full or the home folder is not writable, and for a config with
         Python objects of another process.
         """
@@ -273,7 +273,7 @@ class RunStore:
         return self.get(run_id)
 
     def stop(self, run_id: str) -> Run:
-        """Stop a queued run at once, a running one at its next step. RunStateError for any other."""
+        """Stops a queued run at once, a running one at its next step. Raises RunStateError for any other."""
         folder = self._run_folder(run_id)
         state = self._current_record(folder).state
         if state not in AT_WORK:
@@ -286,9 +286,10 @@ class RunStore:
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queue a run again that failed, was stopped or interrupted. RunBusyError or RunStateError for any other.
+        """Queues a run again that failed, was stopped or interrupted.
 
-        InputError if it has Python objects of the program that started it.
+        Raises RunBusyError or RunStateError for any other run, and InputError if the run has Python
+        objects of the program that started it.
         """
         folder = self._run_folder(run_id)
         check_queueable(self._config(run_id, folder), folder)
@@ -301,7 +302,7 @@ class RunStore:
         return self.get(run_id)
 
     def assign(self, run_id: str, to_ray: bool) -> None:
-        """Record whether a run waits for Ray or for this machine once it is queued."""
+        """Records whether a run waits for Ray or for this machine once it is queued."""
         marker = self._run_folder(run_id) / FOR_RAY
         if to_ray:
             marker.touch()
@@ -313,7 +314,10 @@ class RunStore:
 
     @contextmanager
     def claim(self, run_id: str) -> Iterator[None]:
-        """Keep other workers from taking a queued run inside the block. RunBusyError if another worker has it."""
+        """Keeps other workers from taking a queued run inside the block.
+
+        Raises RunBusyError if another worker has it.
+        """
         folder = self._run_folder(run_id)
         with self._lock(
             folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"
@@ -321,7 +325,7 @@ class RunStore:
             yield
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and its model. Raises RunBusyError while it is running."""
+        """Removes a run and its model. Raises RunBusyError while it is running."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
             deleted = self.folder / f".deleted-{run_id}"
@@ -332,7 +336,7 @@ class RunStore:
         self._configs.pop(run_id, None)
 
     def sweep(self) -> None:
-        """Remove what an interrupted deletion or restoration left behind."""
+        """Removes what an interrupted deletion or restoration left behind."""
         for leftover in self.folder.glob(".*"):
             with suppress(OSError):
                 is_old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
@@ -343,11 +347,11 @@ class RunStore:
 
     @contextmanager
     def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
-        """Work on a run that is in one of ``states``. It is running inside the block, and has ended after it.
+        """Works on a run that is in one of ``states``. It is running inside the block, and has ended after it.
 
         An exception in the block makes it failed; KeyboardInterrupt and SystemExit make it
-        interrupted. RunStateError if the run is in another state; RunBusyError if another process
-        works on it.
+        interrupted. Raises RunStateError if the run is in another state; RunBusyError if another
+        process works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
@@ -400,7 +404,10 @@ class RunStore:
     def _lock(
         self, folder: Path, message: str, timeout: float = 0.1, name: str = "lock"
     ) -> Iterator[None]:
-        """Hold a lock of the run. RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds."""
+        """Holds a lock of the run.
+
+        Raises RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds.
+        """
         try:
             lock = FileLock(folder / name, thread_local=False).acquire(
                 timeout=timeout, poll_interval=0.02
@@ -445,7 +452,7 @@ class RunLease:
     reason: str | None = None
 
     def end(self, result: RunResult) -> RunResult:
-        """End the run with a result. A run that stopped without the file ``stop`` was interrupted."""
+        """Ends the run with a result. A run that stopped without the file ``stop`` was interrupted."""
         self.state = State(result.status)
         self.reason = result.reason
         if self.state == State.STOPPED and not (self.run.folder / "stop").exists():
