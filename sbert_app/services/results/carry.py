@@ -1,7 +1,8 @@
 """A threshold for a model on labelled pairs, and the equivalent of another model's threshold.
 
-    was = ModelThreshold.parse("all-mpnet-base-v2@0.82") advice =
-    advise(ModelName.parse("all-MiniLM-L6-v2"), load_data("stsb:dev"), open_model, home, was=was)
+    was = ModelThreshold.parse("all-mpnet-base-v2@0.82")
+    pairs = load_data("stsb:dev")
+    advice = advise(ModelName.parse("all-MiniLM-L6-v2"), pairs, open_model, home, was=was)
     print(advice.carried_sentence)
 
 Both models score the same pairs, without pairs that one of them was trained on or cannot score.
@@ -123,7 +124,9 @@ def advise(
     """
     # Checked first, so that a mistake is reported before anything is scored.
     parse_criteria(criteria)
-    names = [model] if was is None or was.model == model else [model, was.model]
+    names = [model]
+    if was is not None and was.model != model:
+        names.append(was.model)
     notes = list[str]()
     for name in names:
         rows, more = unread_pairs(name, rows, home, match_from)

@@ -91,17 +91,22 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
     rows = []
     for model in results.models:
+        estimates = {}
+        failures = {}
+        trained_on = set()
+        for name in names:
+            estimates[name] = results.estimate(model, name, metric)
+            if (model, name) in results.failures:
+                failures[name] = results.failures[model, name]
+            if _was_trained_on(results, model, name):
+                trained_on.add(name)
         row = TableRow(
             model,
             ModelName.parse(model).label,
-            estimates={name: results.estimate(model, name, metric) for name in names},
-            failures={
-                name: results.failures[model, name]
-                for name in names
-                if (model, name) in results.failures
-            },
-            speed=results.speed(model),
-            trained_on=frozenset(name for name in names if _was_trained_on(results, model, name)),
+            estimates,
+            failures,
+            results.speed(model),
+            frozenset(trained_on),
         )
         rows.append(row)
     best: dict[str, set[str]] = {name: set() for name in names}
@@ -112,7 +117,8 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
                 estimate = results.estimate(row.model, name, metric, unread=True)
                 if name not in row.trained_on and estimate and not isnan(estimate.value):
                     values[row.model] = round(estimate.value, 2)
-            best[name] = {model for model, value in values.items() if value == max(values.values())}
+            highest = max(values.values(), default=nan)
+            best[name] = {model for model, value in values.items() if value == highest}
     overlaps = []
     for (model, _), overlap in results.overlaps.items():
         if overlap.shared or overlap.near:
@@ -147,17 +153,19 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
         columns = {name: [key] for name, key in keys.items() if key in system.figures}
         if names and all(name in columns for name in names):
             columns[AVERAGE] = [keys[name] for name in names]
+        estimates = {}
+        deviations = {}
+        for name, of_name in columns.items():
+            estimates[name] = Estimate(system.mean(of_name), nan, nan)
+            deviations[name] = system.deviation(of_name)
         if columns:
             row = TableRow(
                 system.label,
                 system.label,
-                estimates={
-                    name: Estimate(system.mean(of_name), nan, nan)
-                    for name, of_name in columns.items()
-                },
+                estimates,
                 failures={},
                 speed=system.speed,
-                deviations={name: system.deviation(of_name) for name, of_name in columns.items()},
+                deviations=deviations,
                 made_of=system.made_of,
             )
             rows.append(row)
@@ -208,9 +216,7 @@ def markdown(table: ResultTable) -> str:
         "|---" + "|---:" * (len(heads) + 1) + "|",
     ]
     for row, source in _rows(table):
-        cells = [
-            _with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)
-        ]
+        cells = _cells(row, table, "**{}**", " ({:.1f}–{:.1f})")
         label = _plain(row.label)
         if source:
             label += f" *({_plain(source)})*"
@@ -238,10 +244,9 @@ def latex(table: ResultTable) -> str:
             heading = source
         bold = r"\textbf{{{}}}"
         bounds = r" {{\small [{:.1f}, {:.1f}]}}"
-        cells = [_with_interval(row, name, table, bold, bounds) for name in _names(table)]
-        lines.append(
-            rf"{_tex(row.label)} & {' & '.join(cells)} & {_speed(row).replace(',', '{,}')} \\"
-        )
+        cells = _cells(row, table, bold, bounds)
+        speed = _speed(row).replace(",", "{,}")
+        lines.append(rf"{_tex(row.label)} & {' & '.join(cells)} & {speed} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -256,28 +261,29 @@ def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
     return rows
 
 
-def _names(table: ResultTable) -> list[str]:
-    return [column.name for column in table.columns]
-
-
 def _metric(table: ResultTable) -> str:
-    return (
-        f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity].label}"
-    )
+    metric = table.metric
+    return f"{STATISTICS[metric.statistic]} ×100, {SIMILARITIES[metric.similarity].label}"
 
 
-def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:
-    estimate = row.estimates.get(name)
-    if estimate is None or isnan(estimate.value):
-        return "–"
-    value = f"{estimate.value:.2f}"
-    if name in row.trained_on:
-        value += MARK
-    if row.model in table.best[name] and row in table.rows:
-        value = bold.format(value)
-    if not isnan(estimate.low):
-        value += bounds.format(estimate.low, estimate.high)
-    return value
+def _cells(row: TableRow, table: ResultTable, bold: str, bounds: str) -> list[str]:
+    """The figures of a row with their intervals; ``bold`` and ``bounds`` are the formats of best values and bounds."""
+    cells = []
+    for column in table.columns:
+        name = column.name
+        estimate = row.estimates.get(name)
+        if estimate is None or isnan(estimate.value):
+            cells.append("–")
+            continue
+        value = f"{estimate.value:.2f}"
+        if name in row.trained_on:
+            value += MARK
+        if row.model in table.best[name] and row in table.rows:
+            value = bold.format(value)
+        if not isnan(estimate.low):
+            value += bounds.format(estimate.low, estimate.high)
+        cells.append(value)
+    return cells
 
 
 def _speed(row: TableRow) -> str:
