@@ -26,7 +26,7 @@ from training.atomic import replace_file, replace_folder
 from training.errors import InputError
 from training.sources.home import make_home
 
-# Files of a run that say that a process works on it.
+# Files of a run that belong to the process that works on it.
 NOT_SAVED = {"lock", "stop", "reserve"}
 # The least disk space that a file takes, in bytes.
 BLOCK = 4096
@@ -68,10 +68,12 @@ def back_up(home: Path, target: Path) -> Saved:
         archive.compresslevel = 1
         for file in files_of(home):
             name = file.relative_to(home).as_posix()
-            if not _is_work(name) or file.name in NOT_SAVED or name.startswith(tuple(changing)):
+            entry = home_entry(name)
+            is_work = entry is not None and entry.is_work
+            if not is_work or file.name in NOT_SAVED or name.startswith(tuple(changing)):
                 continue
             try:
-                # Read whole beforehand: an error in the middle of a file would damage the archive.
+                # The file is read to its end first, as an error in the middle would damage the archive.
                 with file.open("rb") as opened:
                     while opened.read(1 << 20):
                         pass
@@ -127,12 +129,6 @@ def files_of(home: Path) -> Iterator[Path]:
                     yield file
 
 
-def _is_work(name: str) -> bool:
-    """Whether the file of this name in a home folder is people's work."""
-    entry = home_entry(name)
-    return entry is not None and entry.is_work
-
-
 def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInfo]]:
     """The members of each part, such as a run or an experiment. Raises InputError unless all can be restored."""
     parts: dict[str, list[ZipInfo]] = {}
@@ -146,14 +142,9 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
         name = member.filename
         is_unique = names[name] == 1 and name not in folders
         is_link = stat.S_ISLNK(member.external_attr >> 16)
+        is_plain = _NAME.fullmatch(name) and not is_link
         entry = home_entry(name)
-        if (
-            entry is None
-            or not entry.is_work
-            or not _NAME.fullmatch(name)
-            or not is_unique
-            or is_link
-        ):
+        if entry is None or not (entry.is_work and is_plain and is_unique):
             raise InputError(
                 f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored"
             )
@@ -164,7 +155,8 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
         raise InputError(
             f"{source} takes {format_bytes(size)}, and {format_bytes(free)} are free; nothing is restored"
         )
-    if (damaged := archive.testzip()) is not None:
+    damaged = archive.testzip()
+    if damaged is not None:
         raise InputError(f"{source} is damaged at {damaged}; nothing of it is restored")
     return parts
 
@@ -173,7 +165,8 @@ def _write(archive: ZipFile, place: Path, part: str, members: list[ZipInfo]) -> 
     """Writes a file or a folder, whole or not at all."""
     is_file = members[0].filename == part
     place.parent.mkdir(parents=True, exist_ok=True)
-    with (replace_file if is_file else replace_folder)(place) as fresh:
+    replacing = replace_file if is_file else replace_folder
+    with replacing(place) as fresh:
         for member in members:
             target = fresh if is_file else fresh / member.filename.removeprefix(f"{part}/")
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -77,12 +77,17 @@ class RemoteRun:
         if is_offline:
             set_offline(True)
         _unpack(inputs, scratch)
-        self.store = RunStore(home if home.is_dir() else home_folder(), scratch / "runs")
+        if not home.is_dir():
+            home = home_folder()
+        self.store = RunStore(home, scratch / "runs")
         self.folder = self.store.folder / run.id
         self.folder.mkdir(parents=True, exist_ok=True)
-        config = _renamed(
-            run.config, lambda name, _: str(scratch / name) if (scratch / name).exists() else name
-        )
+
+        def unpacked(name: str, _: bool) -> str:
+            path = scratch / name
+            return str(path) if path.exists() else name
+
+        config = _renamed(run.config, unpacked)
         write_text(self.folder / "config.json", config.to_json() + "\n")
         write_text(self.folder / "name.txt", run.name)
         # With a start time, the run continues from its checkpoint, if there is one.
@@ -107,7 +112,7 @@ class RemoteRun:
         elif end == State.INTERRUPTED:
             self._should_end.set()
         wait([self._outcome], POLL_SECONDS)
-        # Asked before the files are read, so that nothing is missed that the run wrote at its end.
+        # Asked before the files are read, so that what the run writes at its end is not missed.
         has_ended = self._outcome.done()
         changes = {}
         for name in FILES:
@@ -178,7 +183,7 @@ def _submit(
     from training.trainer.train import RunResult
 
     def end() -> State | None:
-        """The state in which the run has to end; None while it may go on."""
+        """The state in which the run has to end, or None while it may continue."""
         if (run.folder / "stop").exists():
             return State.STOPPED
         return State.INTERRUPTED if should_end() else None
@@ -208,7 +213,8 @@ def _submit(
                 for event in store.events(run.id, reported):
                     on_event(event)
                 reported = len(store.events(run.id))
-                answer = actor.poll.remote(end()) if result is None else None
+                if result is None:
+                    answer = actor.poll.remote(end())
             cluster.idle.append(actor)
         finally:
             if result is None:
@@ -260,13 +266,15 @@ def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig
     """The config with other names of files and models. ``rename`` gets a name and whether it is the name of a model."""
     names = {}
     for key in ("train_data", "eval_data"):
-        if data := getattr(config, key):
-            parts = DataName.parse_joined(data)
-            names[key] = "+".join(
-                str(replace(part, name=rename(part.name, False))) for part in parts
-            )
+        data = getattr(config, key)
+        if data:
+            parts = []
+            for part in DataName.parse_joined(data):
+                parts.append(str(replace(part, name=rename(part.name, False))))
+            names[key] = "+".join(parts)
     for key in ("base", "teacher"):
-        if name := getattr(config, key):
+        name = getattr(config, key)
+        if name:
             model = ModelName.parse(name)
             names[key] = str(replace(model, name=rename(model.name, True)))
     return config.replace(**names)
@@ -280,11 +288,9 @@ def _pack(paths: Mapping[Path, str]) -> bytes:
             if path.is_file():
                 archive.write(path, name)
             for folder, _, files in os.walk(path, followlinks=True):
-                for file in files:
-                    archive.write(
-                        Path(folder, file),
-                        PurePosixPath(name, Path(folder, file).relative_to(path)),
-                    )
+                for file_name in files:
+                    file = Path(folder, file_name)
+                    archive.write(file, PurePosixPath(name, file.relative_to(path)))
     return buffer.getvalue()
 
 

@@ -97,9 +97,8 @@ class Run:
 
     @cached_property
     def has_model(self) -> bool:
-        return any(
-            (self.folder / "model" / file).exists() for file in ("modules.json", "config.json")
-        )
+        model = self.folder / "model"
+        return (model / "modules.json").exists() or (model / "config.json").exists()
 
     @property
     def waited(self) -> float:
@@ -130,9 +129,9 @@ class Run:
 
 def default_name(config: RunConfig) -> str:
     """The name of a run without one: objectives, concatenation, pooling, base."""
-    concatenation = (
-        f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""
-    )
+    concatenation = ""
+    if "concatenation" in config.objective_class.fields:
+        concatenation = f" {config.concatenation}"
     pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
     objectives = " + ".join(dict.fromkeys(part.objective for part in config.parts))
     return f"{objectives}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]

@@ -92,8 +92,8 @@ class RunStore:
         # The stamps of run.json of the runs that are not at work, so that `ids` does not read these
         # files again.
         self._quiet: dict[str, tuple[int, int]] = {}
-        # The result of the last search for runs at work: the ids of all runs then, the time, the
-        # ids of those at work.
+        # The result of the last search for runs at work: the ids of all runs at that time, the time,
+        # and the ids of the runs at work.
         self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
@@ -120,7 +120,7 @@ class RunStore:
             return None
 
     def list(self, limit: int | None = None, cursor: str = "") -> list[Run]:
-        """The newest ``limit`` runs, or all, the newest first; with ``cursor`` those that are older than this run.
+        """The newest ``limit`` runs, or all of them, the newest first. With ``cursor``, only runs older than that run.
 
         Raises RunNotFoundError if ``cursor`` is not the id of a run.
         """
@@ -179,9 +179,9 @@ class RunStore:
             except (UserFacingError, OSError) as error:
                 # Unless the run was deleted in the meantime, it is damaged.
                 if os.path.lexists(folder / "run.json"):
-                    damaged.append(
-                        error if isinstance(error, UserFacingError) else unreadable(folder, error)
-                    )
+                    if not isinstance(error, UserFacingError):
+                        error = unreadable(folder, error)
+                    damaged.append(error)
         self._damaged = damaged
         return runs
 
@@ -216,9 +216,8 @@ class RunStore:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
         folder = self._run_folder(run_id)
         with self._reading:
-            events = self._event_readers.setdefault(
-                run_id, EventReader(folder / "events.jsonl")
-            ).read()
+            new_reader = EventReader(folder / "events.jsonl")
+            events = self._event_readers.setdefault(run_id, new_reader).read()
             start = since if since <= len(events) else 0
             return events[start:]
 
@@ -228,9 +227,8 @@ class RunStore:
             return ""
         with file.open("rb") as log:
             log.seek(max(0, file.stat().st_size - 200 * lines))
-            return "\n".join(
-                log.read().decode("utf-8", errors="replace").rstrip("\n").split("\n")[-lines:]
-            )
+            text = log.read().decode("utf-8", errors="replace")
+        return "\n".join(text.rstrip("\n").split("\n")[-lines:])
 
     def create(self, config: RunConfig, queue: bool = True) -> Run:
         """Creates a run. Its id is made of date, time and a few words: 20261121-034512-regression-mean.
@@ -244,8 +242,10 @@ class RunStore:
         # title.
         for key in ("base", "teacher"):
             name = getattr(config, key)
-            model = ModelName.parse(name) if name else None
-            if model and model.run_id:
+            if not name:
+                continue
+            model = ModelName.parse(name)
+            if model.run_id:
                 by_id = replace(model, name=RUN + find_run(model.run_id, self.home))
                 config = config.replace(**{key: str(by_id)})
         text = check_text(config.to_json() + "\n", "the config")
@@ -286,7 +286,7 @@ class RunStore:
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queues a run again that failed, was stopped or interrupted.
+        """Queues a run again that has failed, or was stopped or interrupted.
 
         Raises RunBusyError or RunStateError for any other run, and InputError if the run has Python
         objects of the program that started it.
@@ -319,9 +319,8 @@ class RunStore:
         Raises RunBusyError if another worker has it.
         """
         folder = self._run_folder(run_id)
-        with self._lock(
-            folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"
-        ):
+        message = f"run {run_id} is taken by another worker"
+        with self._lock(folder, message, timeout=0, name="worker"):
             yield
 
     def delete(self, run_id: str) -> None:
@@ -340,9 +339,8 @@ class RunStore:
         for leftover in self.folder.glob(".*"):
             with suppress(OSError):
                 is_old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
-                if leftover.name.startswith(".deleted-") or (
-                    leftover.name.endswith(FRESH) and is_old
-                ):
+                is_incomplete = leftover.name.endswith(FRESH) and is_old
+                if is_incomplete or leftover.name.startswith(".deleted-"):
                     shutil.rmtree(leftover, ignore_errors=True)
 
     @contextmanager
@@ -377,9 +375,8 @@ class RunStore:
                 raise
             finally:
                 (folder / "reserve").unlink(missing_ok=True)
-                replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(
-                    folder
-                )
+                record = replace(record, state=lease.state, reason=lease.reason, ended=time.time())
+                record.write(folder)
 
     def _current_record(self, folder: Path) -> RunRecord:
         """The record of a run. A run that is recorded as running but whose lock is free becomes interrupted."""
@@ -390,7 +387,7 @@ class RunStore:
         return record
 
     def _locked_record(self, folder: Path) -> RunRecord:
-        """The record, for the holder of the lock: no other process works on the run, whatever its state says."""
+        """The record, for the holder of the lock. A run in the state running has lost its process."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
             record = replace(
@@ -409,9 +406,8 @@ class RunStore:
         Raises RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds.
         """
         try:
-            lock = FileLock(folder / name, thread_local=False).acquire(
-                timeout=timeout, poll_interval=0.02
-            )
+            file_lock = FileLock(folder / name, thread_local=False)
+            lock = file_lock.acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
             raise RunBusyError(message) from error
         with lock:
