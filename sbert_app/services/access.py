@@ -48,8 +48,8 @@ PUBLIC_RUNS = (
 )
 # The assumed tokens of a row of a run that does not limit them.
 USUAL_TOKENS = 256
-# Layers and dimensions of the largest model with random weights, which are those of BERT-base.
-# Larger models would fill the memory.
+# Layers and dimensions of the largest model with random weights, as BERT-base has them. Larger models
+# would fill the memory.
 MOST_SCRATCH = (12, 768)
 
 # A run by its id or its name, or random weights.
@@ -68,7 +68,7 @@ class AccessPolicy:
         self._endpoints = endpoints
 
     def check_model(self, name: str) -> str:
-        """Returns ``name`` if a visitor may use this model. InputError, which reveals no files, if not."""
+        """Returns ``name`` if a visitor may use this model. Otherwise raises InputError, which reveals no files."""
         model = ModelName.parse(name)
         layers, dimensions = model.scratch_shape or (0, 0)
         most_layers, most_dimensions = MOST_SCRATCH
@@ -84,20 +84,14 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
-        if (
-            self._is_public
-            and model.name not in (*ENCODERS, *CROSS_ENCODERS, *BASELINES)
-            and not is_own(model)
-        ):
+        is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
+        if self._is_public and not is_known and model.name not in ENCODERS:
             models = f"{', '.join(ENCODERS)} and those of its runs"
             raise _refused(f"this app is open to everybody and has the models {models}")
-        is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
+        if is_known or self._in_allowed_folder(model.name):
+            return name
         on_hub = is_repo_id(model.name)
-        if (
-            self._in_allowed_folder(model.name)
-            or is_known
-            or (on_hub and not os.path.lexists(model.name))
-        ):
+        if on_hub and not os.path.lexists(model.name):
             return name
         if on_hub:
             # The loader's sentence for an unknown name, so that visitors do not learn which files
@@ -134,12 +128,10 @@ class AccessPolicy:
                 )
             if not part.is_set and not self._in_allowed_folder(part.name):
                 quotation = _quoted(name if data.is_retrieval else str(part))
-                paths = "(paths are for the command line and serve --allow-path)"
-                offered = (
-                    "stsb"
-                    if self._is_public
-                    else f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
-                )
+                offered = "stsb"
+                if not self._is_public:
+                    paths = "(paths are for the command line and serve --allow-path)"
+                    offered = f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
                 meant = did_you_mean(part.name.partition(":")[0], DATA_SETS)
                 raise _refused(
                     f"data {quotation} cannot be used here; upload a file, or give {offered}{meant}"
@@ -153,7 +145,9 @@ class AccessPolicy:
         for name in filter(None, (config.train_data, config.eval_data)):
             if name != HELD_OUT:
                 self.check_data(name)
-        return self._short(config) if self._is_public else config
+        if self._is_public:
+            return self._short(config)
+        return config
 
     def _short(self, config: RunConfig) -> RunConfig:
         """The config of a run of a public app, with few steps. Raises InputError if its batches are too large."""

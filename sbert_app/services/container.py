@@ -121,9 +121,10 @@ class Services:
         if model in self._calibrating or ModelName.parse(model).endpoint:
             return
         self._calibrating[model] = True
-        threading.Thread(
+        thread = threading.Thread(
             target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True
-        ).start()
+        )
+        thread.start()
 
     def is_calibrating(self, model: str) -> bool:
         """Whether a model is being calibrated."""
@@ -132,9 +133,8 @@ class Services:
     def _calibrate(self, model: str, pooling: str) -> None:
         try:
             encoder = self.models.get(model, VectorModel)
-            for name in filter(
-                encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))
-            ):
+            poolings = dict.fromkeys((pooling, "mean", "max", "cls"))
+            for name in filter(encoder.allows_pooling, poolings):
                 stored_curve(encoder.with_pooling(name), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)

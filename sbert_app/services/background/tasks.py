@@ -121,13 +121,9 @@ class Task(threading.Thread):
 
     def _report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
         current, _, _, since = self._latest
-        is_new = description is not None and description != current
-        self._latest = (
-            description or current,
-            done,
-            total,
-            time.perf_counter() if is_new else since,
-        )
+        if description is not None and description != current:
+            since = time.perf_counter()
+        self._latest = (description or current, done, total, since)
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
@@ -201,7 +197,9 @@ class TaskRunner:
                     break
                 yield progress
             if task.stopping.is_set():
-                raise SupersededError if task.is_superseded else StoppedError
+                if task.is_superseded:
+                    raise SupersededError
+                raise StoppedError
             yield task.result()
         finally:
             task.stopping.set()

@@ -11,7 +11,7 @@ Without a defect the run learns: its loss falls below that, and ρ rises. To lea
 ``scripts/measure_defects.py`` measures all 16 combinations for the lesson.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -92,13 +92,16 @@ def train_with(
     Raises InputError if the data or the base cannot be loaded, or the run failed; StoppedError
     after a stop.
     """
+    # The import of torch takes seconds.
     from training.trainer.train import train
 
+    base = RANDOM_BASE if "base" in defects else RAW_BERT
+    learning_rate = HIGH_RATE if "rate" in defects else RATE
     config = RunConfig(
         "regression",
-        base=RANDOM_BASE if "base" in defects else RAW_BERT,
+        base=base,
         pooling="mean",
-        learning_rate=HIGH_RATE if "rate" in defects else RATE,
+        learning_rate=learning_rate,
         batch_size=BATCH_SIZE,
         max_steps=steps,
         eval_every=max(1, steps // 3),
@@ -130,21 +133,27 @@ def train_with(
         defects=tuple(name for name in DEFECTS if name in defects),
         seed=seed,
         guess=round(running["guess"], 4),
-        loss_steps=tuple(event["step"] for event in trained),
-        losses=tuple(round(event["loss"], 4) for event in trained),
-        steps=tuple(event["step"] for event in measured),
-        rho=tuple(round(event["spearman"], 4) for event in measured),
-        random_cosine=tuple(round(event["random_cosine"], 4) for event in measured),
+        loss_steps=_values(trained, "step"),
+        losses=_values(trained, "loss"),
+        steps=_values(measured, "step"),
+        rho=_values(measured, "spearman"),
+        random_cosine=_values(measured, "random_cosine"),
         warnings=tuple(warnings(events)),
         seconds=round(result.seconds, 1),
     )
 
 
+def _values(events: Iterable[dict[str, Any]], key: str) -> tuple[Any, ...]:
+    """One value of each event, with four decimals."""
+    return tuple(round(event[key], 4) for event in events)
+
+
 def _read(data: Dataset, defects: Collection[str]) -> Dataset:
-    """The data as the network reads it, which includes the padding if that is not masked."""
+    """The data as the network reads it: with padding, unless that is masked."""
     if "mask" not in defects:
         return data
     padding = " [PAD]" * POSITIONS
-    return replace(
-        data, columns=tuple([text + padding for text in column] for column in data.columns)
-    )
+    columns = []
+    for column in data.columns:
+        columns.append([text + padding for text in column])
+    return replace(data, columns=tuple(columns))

@@ -200,7 +200,7 @@ class Experiment:
 
     @property
     def state(self) -> str:
-        """Running while a run is queued or running, finished when all runs are, else failed or stopped."""
+        """Running while a run is queued or running, finished when all runs are finished, or else failed or stopped."""
         states = set(self.counts)
         if states & AT_WORK:
             return State.RUNNING
@@ -228,19 +228,18 @@ class Experiment:
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
-        return {
-            (cell.plan.label, cell.plan.seed): cell.value
-            for cell in self.cells
-            if cell.value is not None
-        }
+        values = {}
+        for cell in self.cells:
+            if cell.value is not None:
+                values[cell.plan.label, cell.plan.seed] = cell.value
+        return values
 
     @property
     def rows(self) -> list[VariantRow]:
-        before = {
-            (cell.plan.label, cell.plan.seed): cell.before
-            for cell in self.cells
-            if cell.before is not None
-        }
+        before = {}
+        for cell in self.cells:
+            if cell.before is not None:
+                before[cell.plan.label, cell.plan.seed] = cell.before
         return variant_rows(self.ablation, self.values, before)
 
     @property
@@ -255,9 +254,11 @@ class Experiment:
                 seconds.append(ended - started)
         if not seconds or self.state != State.RUNNING:
             return None
-        return statistics.median(seconds) * sum(
-            1 - cell.share for cell in self.cells if cell.state in AT_WORK
-        )
+        runs_left = 0.0
+        for cell in self.cells:
+            if cell.state in AT_WORK:
+                runs_left += 1 - cell.share
+        return statistics.median(seconds) * runs_left
 
     @property
     def _finished(self) -> list[Run]:
@@ -266,11 +267,10 @@ class Experiment:
     @property
     def reasons(self) -> list[str]:
         """The distinct reasons why runs failed."""
-        reasons = [
-            run.record.reason or "no reason was recorded"
-            for run in self.runs
-            if run.state == State.FAILED
-        ]
+        reasons = []
+        for run in self.runs:
+            if run.state == State.FAILED:
+                reasons.append(run.record.reason or "no reason was recorded")
         return list(dict.fromkeys(reasons))
 
 
@@ -291,7 +291,9 @@ class ExperimentEstimate:
 
     def seconds(self, rate: TrainingRate) -> float | None:
         durations = [rate.seconds(estimate) for estimate in self.estimates.values()]
-        return None if None in durations else self.seeds * sum(filter(None, durations))
+        if None in durations:
+            return None
+        return self.seeds * sum(filter(None, durations))
 
 
 class Experiments:
@@ -342,13 +344,12 @@ class Experiments:
     def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
         """Queues the runs of a new experiment for a visitor (`RunQueue.start`).
 
-        InputError, before any run is queued, if one of them could not start.
+        Raises InputError, before any run is queued, if one of them could not start.
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
-        return self._create_missing(
-            experiment, partial(self.jobs.resume, visitor=visitor, grouped=True)
-        )
+        queue = partial(self.jobs.resume, visitor=visitor, grouped=True)
+        return self._create_missing(experiment, queue)
 
     def create(self, record: ExperimentRecord) -> Experiment:
         """Creates an experiment without runs. `resume` queues them, and `run_here` executes them."""
@@ -358,7 +359,7 @@ class Experiments:
 
     def stop(self, experiment_id: str) -> Experiment:
         """Stops all queued and running runs. Finished ones stay."""
-        # The queued runs first, as otherwise the worker would start the next of them.
+        # The queued runs are stopped first; otherwise the worker would start the next one.
         for run in sorted(self.get(experiment_id).runs, key=lambda run: run.state == State.RUNNING):
             with suppress(RunError):
                 self.store.stop(run.id)
@@ -385,8 +386,13 @@ class Experiments:
         """Calls ``execute`` with the id of each unfinished run, in this thread or in several."""
         experiment = self._create_missing(self.get(experiment_id))
         unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
-        with ThreadPoolExecutor(at_once) as threads:
-            list((threads.map if at_once > 1 else map)(execute, unfinished))
+        if at_once > 1:
+            with ThreadPoolExecutor(at_once) as threads:
+                # Reading the results raises the errors of the threads.
+                list(threads.map(execute, unfinished))
+        else:
+            for run_id in unfinished:
+                execute(run_id)
         return self.get(experiment_id)
 
     def delete(self, experiment_id: str) -> None:
@@ -424,9 +430,8 @@ class Experiments:
         return self.get(experiment.id)
 
     def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:
-        return Experiment(
-            experiment_id, record, [Cell(plan, self._run(plan)) for plan in record.runs]
-        )
+        cells = [Cell(plan, self._run(plan)) for plan in record.runs]
+        return Experiment(experiment_id, record, cells)
 
     def _run(self, plan: PlannedRun) -> Run | None:
         if plan.run is not None:

@@ -49,7 +49,8 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
         raise InputError(
             f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}"
         )
-    if small := [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]:
+    small = [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]
+    if small:
         raise InputError(
             f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least"
         )
@@ -68,7 +69,8 @@ def k_folds(data: Dataset, k: int) -> Folds:
             f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least"
         )
     folds = sentence_folds(data.columns, k, seed=0)
-    if (sizes := np.bincount(folds, minlength=k)).min() < MIN_TEST_PAIRS:
+    sizes = np.bincount(folds, minlength=k)
+    if sizes.min() < MIN_TEST_PAIRS:
         raise InputError(
             f"{data.name} cannot be split into {k} folds: pairs that share a sentence stay together, and "
             f"{sizes.max():,} of its {len(data):,} pairs are in one fold. Choose fewer folds, or leave one topic out"
@@ -105,7 +107,9 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
                 f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead"
             )
         topics = table.in_memory([column])[column]
-    return data, by_topic(data, [str(topics[row - 1]).strip() for row in data.rows])
+    # The rows of the data count from 1.
+    topics_of_rows = [str(topics[row - 1]).strip() for row in data.rows]
+    return data, by_topic(data, topics_of_rows)
 
 
 def start(
@@ -139,12 +143,10 @@ def start(
         ):
             data_of_part = data.select(sorted(selected))
             pairs = zip(*data_of_part.columns, data_of_part.scores or (), strict=True)
-            files[field] = str(
-                keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home)
-            )
+            name_of_file = f"{stem}-{number}-{part}.csv"
+            files[field] = str(keep_pairs(name_of_file, pairs, experiments.store.home))
         config = {"objective": "regression", "name": f"{stem}, without {name}", **files, **changes}
         planned.append(PlannedRun(label=name, config=config, pairs=len(tested)))
     by = TOPIC if k is None else f"{k} folds"
-    return experiments.start(
-        ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned)), visitor
-    )
+    record = ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned))
+    return experiments.start(record, visitor)

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -81,12 +82,14 @@ class RunQueue:
 
     def __init__(self, store: RunStore, ray: str | None = None) -> None:
         self.store = store
-        self.ray = os.environ.get("SBERT_RAY", "") if ray is None else ray
+        if ray is None:
+            ray = os.environ.get("SBERT_RAY", "")
+        self.ray = ray
         make_home(store.home)
         self.starts_workers = True
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
         self._starting = threading.RLock()
-        # By visitor, and whether they are grouped: the runs that may still be queued.
+        # The runs that may still be queued, by visitor and whether they are grouped.
         self._started_by: dict[tuple[str, bool], list[str]] = {}
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
@@ -130,11 +133,11 @@ class RunQueue:
 
     def queued(self) -> list[str]:
         """The ids of the runs that wait for this machine, or for Ray, the next run first."""
-        return [
-            run_id
-            for run_id in self.store.ids(State.QUEUED)
-            if self.store.is_for_ray(run_id) == bool(self.ray)
-        ]
+        runs = []
+        for run_id in self.store.ids(State.QUEUED):
+            if self.store.is_for_ray(run_id) == bool(self.ray):
+                runs.append(run_id)
+        return runs
 
     def reconcile(self) -> None:
         """Takes over all queued runs, and starts workers for them."""
@@ -151,7 +154,8 @@ class RunQueue:
         """Starts a worker for every device without one, or for Ray. Returns at once."""
         if not self.starts_workers:
             return
-        for slot in ["ray"] if self.ray else range(len(devices())):
+        slots: Sequence[int | str] = ["ray"] if self.ray else range(len(devices()))
+        for slot in slots:
             last, process = self._started.get(slot, (-math.inf, None))
             if process is not None:
                 process.poll()

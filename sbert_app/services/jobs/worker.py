@@ -63,12 +63,17 @@ class Worker:
         idle_seconds: float = math.inf,
         cluster: RayCluster | None = None,
     ) -> None:
-        self.slot = slot if cluster is None else "ray"
+        self.slot: int | str = slot
         self.idle_seconds = idle_seconds
         self.cluster = cluster
         self.store = RunStore(home)
-        self.jobs = RunQueue(self.store, ray=cluster.address if cluster else "")
-        self._execute = execute_apart if cluster is None else executor(cluster)
+        self._execute: Callable[..., object] = execute_apart
+        address = ""
+        if cluster is not None:
+            self.slot = "ray"
+            self._execute = executor(cluster)
+            address = cluster.address
+        self.jobs = RunQueue(self.store, ray=address)
         self.should_end = threading.Event()
         # When the runs that are still queued were tried.
         self._tried: dict[str, float] = {}
@@ -97,9 +102,9 @@ class Worker:
         last = time.monotonic()
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:
             submitted: dict[str, Future[None]] = {}
-            while not self.should_end.is_set() and (
-                submitted or time.monotonic() - last < self.idle_seconds
-            ):
+            while not self.should_end.is_set():
+                if not submitted and time.monotonic() - last >= self.idle_seconds:
+                    return
                 submitted = {
                     run_id: future for run_id, future in submitted.items() if not future.done()
                 }
@@ -237,7 +242,8 @@ def _prepare_process(slot: int | None) -> None:
         raise InputError(
             f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0"
         )
-    if device := all_devices[slot]:
+    device = all_devices[slot]
+    if device:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 
 

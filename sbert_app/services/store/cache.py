@@ -158,7 +158,7 @@ class LRUCache(Generic[K, V]):
 
     def remove(self, condition: Callable[[K], bool]) -> None:
         with self._lock:
-            for key in [key for key in self._entries if condition(key)]:
+            for key in list(filter(condition, self._entries)):
                 del self._entries[key]
 
     def __contains__(self, key: object) -> bool:

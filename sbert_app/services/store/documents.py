@@ -49,8 +49,11 @@ def read_document(path: Path, kind: type[Document]) -> Document:
         raise unreadable(path, error) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        why = first["msg"]
         place = ".".join(map(str, first["loc"]))
-        raise unreadable(path, f"{place}: {first['msg']}" if place else first["msg"]) from error
+        if place:
+            why = f"{place}: {why}"
+        raise unreadable(path, why) from error
 
 
 def write_document(path: Path, document: object) -> None:
@@ -94,7 +97,7 @@ def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document
 
 
 class Listing(NamedTuple, Generic[Document]):
-    """The records of a store in the order of their ids, and the errors of those that cannot be read."""
+    """The records of a store in the order of their ids, and the errors of damaged records."""
 
     documents: dict[str, Document]
     damaged: tuple[InputError, ...]
@@ -211,11 +214,8 @@ class DocumentStore(Generic[Document]):
             raise unreadable(self.folder, error) from error
         for name in names:
             key = name.removesuffix(file_suffix)
-            if (
-                name.endswith(file_suffix)
-                and is_id(key)
-                and os.path.lexists(self.folder / name / inner)
-            ):
+            has_id = name.endswith(file_suffix) and is_id(key)
+            if has_id and os.path.lexists(self.folder / name / inner):
                 yield key
 
 
