@@ -96,7 +96,9 @@ def _device(computing: options.Computing) -> str:
     device = pick_device(computing.device)
     dtype = str(pick_dtype(computing.dtype, device)).removeprefix("torch.")
     description = f"{describe_device(device)}, {dtype}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
-    return f"{description}; {_why_no_gpu()}" if device.type == "cpu" else description
+    if device.type == "cpu":
+        description += f"; {_why_no_gpu()}"
+    return description
 
 
 def _why_no_gpu() -> str:
@@ -140,9 +142,8 @@ def _speed(computing: options.Computing) -> str:
     from training.models.encoder import Encoder
 
     home = computing.prepare()
-    encoder = Encoder.load(
-        options.ModelOptions().name, None, computing.dtype, computing.device, home
-    )
+    name = options.ModelOptions().name
+    encoder = Encoder.load(name, None, computing.dtype, computing.device, home)
     sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]
     encoder.encode(sentences)
     started = time.perf_counter()

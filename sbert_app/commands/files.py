@@ -172,6 +172,7 @@ def encode(
     if parts.are_meant(source, output):
         if file.sheet:
             raise InputError("--sheet is for one file, not for parts; leave it out")
+        columns = (file.columns,) if file.columns else ()
         parts.run(
             "encode",
             source,
@@ -179,14 +180,12 @@ def encode(
             model,
             computing,
             normalize=normalize,
-            columns=(file.columns,) if file.columns else (),
+            columns=columns,
             encoding=file.encoding,
         )
         return
-    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (
-        input_path,
-        output_path,
-    ):
+    lines = file.columns is None
+    with pipe.files(source, output, computing.as_json, lines) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path = local_path(input_path)
             target = Path(output_path)
@@ -198,9 +197,8 @@ def encode(
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)
             summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
-        print_result(
-            asdict(summary), computing.as_json, summary.sentence.replace(output_path, output)
-        )
+        sentence = summary.sentence.replace(output_path, output)
+        print_result(asdict(summary), computing.as_json, sentence)
 
 
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
@@ -304,17 +302,18 @@ def score(
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
             # Errors of the file are reported before the model is loaded.
             table = open_table(local_path(input_path), file.encoding, file.sheet)
-            columns = table.reading.with_columns(
-                requested_columns(file.columns, table.reading)
-            ).pair()
+            requested = requested_columns(file.columns, table.reading)
+            columns = table.reading.with_columns(requested).pair()
             if criterion is not None:
                 _check_matching(criterion, outputs, table, columns)
             encoder = options.load_encoder(model, computing)
             reranker = options.load_cross_encoder(cross_encoder, computing)
             with stop_on_signal() as should_stop, ExitStack() as stack:
                 files = [target]
+                criteria: tuple[str, ...] = CRITERIA
                 if criterion is not None:
-                    # The scores with the types of their columns, to which the threshold is applied.
+                    criteria = (str(criterion),)
+                    # The threshold is applied to this file, whose columns have types.
                     beside = tempfile.TemporaryDirectory(
                         prefix=".sbert-lab-", dir=target.absolute().parent
                     )
@@ -326,7 +325,7 @@ def score(
                     reranker,
                     columns,
                     Watch.of(bar, should_stop),
-                    criteria=(str(criterion),) if criterion else CRITERIA,
+                    criteria=criteria,
                     scale=file.scale,
                     labels=file.labels,
                     keep_unknown=keep_unknown,
@@ -389,11 +388,9 @@ def _agreements(report: ScoreReport | None) -> list[str]:
             lines.append(f"{title}: {agreement.interval_method}, {agreement.n:,} rows")
             continue
         low, high = agreement.spearman_interval
-        interval = (
-            "too few rows for an interval"
-            if isnan(low)
-            else f"95% {100 * low:.2f} to {100 * high:.2f}"
-        )
+        interval = "too few rows for an interval"
+        if not isnan(low):
+            interval = f"95% {100 * low:.2f} to {100 * high:.2f}"
         lines.append(
             f"{title}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
             f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"

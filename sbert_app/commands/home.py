@@ -42,7 +42,8 @@ def default(
         (False, "can be deleted"),
     ):
         group = [entry for entry in HOME if entry.is_work == is_work]
-        lines.append(f"{title}, {format_bytes(sum(sizes[entry.name] for entry in group))}")
+        size = sum(sizes[entry.name] for entry in group)
+        lines.append(f"{title}, {format_bytes(size)}")
         for entry in group:
             lines.append(f"  {format_bytes(sizes[entry.name]):>9}  {entry.name:17} {entry.what}")
     entries = []
@@ -64,12 +65,10 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
     for problem in saved.left_out:
         print(f"error: {problem}; it is not in the backup", file=sys.stderr)
     for run in saved.at_work:
-        print(
-            f"run {run} is at work: it is saved without its checkpoint and model", file=sys.stderr
-        )
-    print_result(
-        {"file": str(file), **saved._asdict()}, as_json, f"{saved.files:,} files are in {file}"
-    )
+        sentence = f"run {run} is at work: it is saved without its checkpoint and model"
+        print(sentence, file=sys.stderr)
+    result = {"file": str(file), **saved._asdict()}
+    print_result(result, as_json, f"{saved.files:,} files are in {file}")
     if saved.left_out:
         raise typer.Exit(1)
 

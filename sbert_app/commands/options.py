@@ -189,7 +189,9 @@ class FileOptions:
 
     def named(self, name: str) -> str:
         """Returns the name of data unchanged, or with these options if any of them is used."""
-        return self.data(name) if self.are_given else name
+        if self.are_given:
+            return self.data(name)
+        return name
 
     def data(self, name: str, option: str = "--data") -> str:
         """Returns names of data with absolute paths and with these options, unless the names have their own.
@@ -254,7 +256,7 @@ class Pipe:
                 with clean_stdout():
                     yield path, str(result)
             finally:
-                # Also if the command was stopped, or a later part of the input is damaged.
+                # Printed also if the command was stopped, or a later part of the input is damaged.
                 if result.exists():
                     stdout.flush()
                     with result.open("rb") as file:
@@ -301,6 +303,10 @@ class Computing:
     def prepare(self) -> Path:
         return prepare(self.home, self.offline)
 
+    def open(self, name: str, pooling: str | None = None) -> AnyModel:
+        """Opens a model of any kind."""
+        return open_model(name, pooling, self.dtype, self.device, self.prepare())
+
 
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """Wraps a command so that a parameter with the type of a group, such as `ModelOptions`, becomes its options."""
@@ -324,7 +330,8 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
     @wraps(command)
     def run(**values: Any) -> T:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            options_of_group = {field.name: values.pop(field.name) for field in fields(group)}
+            values[name] = group(**options_of_group)
         return command(**values)
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -351,7 +358,9 @@ def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluste
     settings = Settings.gather(home=home, ray=address)
     if engine == "ray" and not settings.ray:
         settings = settings.model_copy(update={"ray": "local"})
-    return None if engine == "local" else RayCluster.of(settings)
+    if engine == "local":
+        return None
+    return RayCluster.of(settings)
 
 
 def check_engine(engine: str | None) -> None:
@@ -361,9 +370,7 @@ def check_engine(engine: str | None) -> None:
 
 def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
     """Opens a model of any kind."""
-    return open_model(
-        model.name, model.pooling, computing.dtype, computing.device, computing.prepare()
-    )
+    return computing.open(model.name, model.pooling)
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
@@ -375,9 +382,7 @@ def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | No
     """Opens the cross-encoder of this name, if there is a name."""
     if not name:
         return None
-    return required(
-        open_model(name, None, computing.dtype, computing.device, computing.prepare()), PairModel
-    )
+    return required(computing.open(name), PairModel)
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
