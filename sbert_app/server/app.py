@@ -41,7 +41,16 @@ def create_app(services: Services) -> FastAPI:
 
         tools = McpServer(services)
         tool_routes = tools.routes()
-    cross_origin = _cross_origin(settings)
+    # The layer that lets other sites read the answers.
+    cross_origin = []
+    if settings.allow_origins:
+        layer = Middleware(
+            CORSMiddleware,
+            allow_origins=settings.allow_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+        )
+        cross_origin.append(layer)
     pages = Pages(services, cross_origin)
 
     @asynccontextmanager
@@ -74,19 +83,6 @@ def create_app(services: Services) -> FastAPI:
     app.state.pages = pages
     app.mount("/", pages)
     return app
-
-
-def _cross_origin(settings: Settings) -> list[Middleware]:
-    """Returns the layer that lets other sites read the answers; none unless the settings name sites."""
-    if not settings.allow_origins:
-        return []
-    layer = Middleware(
-        CORSMiddleware,
-        allow_origins=settings.allow_origins,
-        allow_methods=["*"],
-        allow_headers=["*"],
-    )
-    return [layer]
 
 
 def _middleware(

@@ -143,10 +143,9 @@ class Endpoint:
         # request of each visitor waits for it, so that a visitor with many requests does not hold
         # up the others.
         with self.quota.held(call.visitor):
-            turn: asyncio.Lock | nullcontext[None] = nullcontext()
-            if self.threads.total_tokens == 1:
-                turn = self._turns.setdefault(call.visitor, asyncio.Lock())
-            async with turn:
+            turn = self._turns.setdefault(call.visitor, asyncio.Lock())
+            has_one_thread = self.threads.total_tokens == 1
+            async with turn if has_one_thread else nullcontext():
                 return await to_thread.run_sync(compute, limiter=self.threads_for(call, body))
 
     def threads_for(self, call: Call, body: Body) -> CapacityLimiter:

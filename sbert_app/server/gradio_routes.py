@@ -44,8 +44,6 @@ def without_deep_link(scope: Scope) -> Scope:
     query = scope["query_string"].decode("latin-1")
     if "deep_link" not in unquote(query):
         return scope
-    parameters = []
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name != "deep_link":
-            parameters.append((name, value))
+    parameters = parse_qsl(query, keep_blank_values=True)
+    parameters = [item for item in parameters if item[0] != "deep_link"]
     return {**scope, "query_string": urlencode(parameters).encode()}

@@ -103,9 +103,16 @@ class BodyLimits:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on to the app. Raises RefusedRequestError if it breaks a limit."""
+        path = scope["path"]
         # Each page has its own address for uploads.
-        is_upload = scope["path"].rstrip("/").endswith(UPLOAD)
-        most = self.of_upload + ENVELOPE if is_upload else _most_of(scope["path"])
+        is_upload = path.rstrip("/").endswith(UPLOAD)
+        most = MOST_BODY
+        if is_upload:
+            most = self.of_upload + ENVELOPE
+        elif path == "/login":
+            most = MOST_LOGIN
+        elif "/gradio_api/" in path:
+            most = MOST_EVENT
         headers = Headers(scope=scope)
         encoding = (headers.get("content-encoding") or "identity").lower()
         if encoding != "identity":
@@ -124,7 +131,7 @@ class BodyLimits:
         body = await _read(receive, most)
         # None: the client has disconnected.
         if body is not None:
-            await self.app(scope, replay(_checked(body, scope["path"]), receive), send)
+            await self.app(scope, replay(_checked(body, path), receive), send)
 
     async def _check_room(self, scope: Scope, size: int) -> None:
         """Raises RefusedRequestError if the folder, the disk or the visitor's quota has no space for ``size`` bytes."""
@@ -147,13 +154,6 @@ class BodyLimits:
             sentence = f"too much was uploaded from your address within an hour; try again in {minutes} min"
             raise RefusedRequestError(429, sentence)
         self._size += size
-
-
-def _most_of(path: str) -> int:
-    """Returns the maximum size of a body that is not an upload, in bytes."""
-    if path == "/login":
-        return MOST_LOGIN
-    return MOST_EVENT if "/gradio_api/" in path else MOST_BODY
 
 
 class _Incoming:

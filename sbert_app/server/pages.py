@@ -89,22 +89,23 @@ class Pages:
             await unknown(scope, receive, send)
             return
         scope = without_deep_link(scope)
-        root = self._services.settings.root_path
-        if not is_page:
-            app = await self._page(FRONT)
-            await app(_below(root, scope, path), receive, send)
-            self.has_answered.set()
-            return
-        answer = self._quick_answer(scope, name, rest)
-        if answer is not None:
-            await answer(scope, receive, send)
-            return
+        if is_page:
+            answer = self._quick_answer(scope, name, rest)
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
+        else:
+            name = FRONT
         app = await self._page(name)
         if path == f"/{name}":
             # Without the slash, Starlette would redirect to the path with it, which breaks the
             # relative links of the page.
             path = f"{path}/"
-        await app(_below(root, scope, path), receive, send)
+        # A proxy cuts the root path off, but Starlette finds a mounted app by the whole path.
+        root = self._services.settings.root_path
+        await app({**scope, "path": f"{root}{path}", "root_path": root}, receive, send)
+        if name == FRONT:
+            self.has_answered.set()
 
     def _quick_answer(self, scope: Scope, name: str, rest: str) -> Response | None:
         """Returns the answer to a request below the name of a page that does not need the page, or None."""
@@ -196,11 +197,6 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     # uploaded. A mounted app does not count as launched.
     app.has_launched = True
     return app
-
-
-def _below(root: str, scope: Scope, path: str) -> Scope:
-    """Returns a scope with the path that a proxy has cut, because Starlette finds a mounted app by the whole path."""
-    return {**scope, "path": f"{root}{path}", "root_path": root}
 
 
 def _is_navigation(scope: Scope) -> bool:

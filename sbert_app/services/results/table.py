@@ -196,6 +196,7 @@ def rank_models(
     return rank(sorted(values, key=lambda name: -values[name]), compare)
 
 
+_MARKDOWN = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "*": "\\*", "\n": " "})
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -210,23 +211,23 @@ _LATEX = str.maketrans(
 
 def markdown(table: ResultTable) -> str:
     """A GitHub table with the metric and the intervals."""
-    heads = [_plain(column.label) for column in table.columns]
+    heads = [column.label.translate(_MARKDOWN) for column in table.columns]
     lines = [
         f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |",
         "|---" + "|---:" * (len(heads) + 1) + "|",
     ]
     for row, source in _rows(table):
         cells = _cells(row, table, "**{}**", " ({:.1f}–{:.1f})")
-        label = _plain(row.label)
+        label = row.label.translate(_MARKDOWN)
         if source:
-            label += f" *({_plain(source)})*"
+            label += f" *({source.translate(_MARKDOWN)})*"
         lines.append(f"| {label} | {' | '.join(cells)} | {_speed(row)} |")
     return "\n".join(lines)
 
 
 def latex(table: ResultTable) -> str:
     """A booktabs tabular."""
-    heads = " & ".join(_tex(column.label) for column in table.columns)
+    heads = " & ".join(column.label.translate(_LATEX) for column in table.columns)
     lines = [
         f"% {_metric(table)}; in brackets the 95% interval",
         rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}",
@@ -237,16 +238,16 @@ def latex(table: ResultTable) -> str:
     heading = ""
     for row, source in _rows(table):
         if source != heading:
-            lines += [
-                r"\midrule",
-                rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\",
-            ]
+            title = rf"\emph{{{source.translate(_LATEX)}}}"
+            width = len(table.columns) + 2
+            lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{{title}}} \\"]
             heading = source
         bold = r"\textbf{{{}}}"
         bounds = r" {{\small [{:.1f}, {:.1f}]}}"
         cells = _cells(row, table, bold, bounds)
         speed = _speed(row).replace(",", "{,}")
-        lines.append(rf"{_tex(row.label)} & {' & '.join(cells)} & {speed} \\")
+        label = row.label.translate(_LATEX)
+        lines.append(rf"{label} & {' & '.join(cells)} & {speed} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -288,17 +289,3 @@ def _cells(row: TableRow, table: ResultTable, bold: str, bounds: str) -> list[st
 
 def _speed(row: TableRow) -> str:
     return "–" if row.speed is None else f"{row.speed:,.0f}"
-
-
-def _plain(text: str) -> str:
-    return (
-        text.replace("\\", "\\\\")
-        .replace("|", "\\|")
-        .replace("<", "&lt;")
-        .replace("*", "\\*")
-        .replace("\n", " ")
-    )
-
-
-def _tex(text: str) -> str:
-    return text.translate(_LATEX)
