@@ -1,9 +1,9 @@
 """Serves the app: opens the socket, runs uvicorn in a thread, limits connections, and ends the process at a signal.
 
-The number of connections is limited in all and for each address, because each connection is an open
-file, and a process can have only so many. The time for the header of a request is limited too: a
-client that never sends the rest would hold its connection for good. A client that does not read its
-answer is disconnected, as the answer takes memory.
+The number of connections is limited, in all and for each address, because each connection is an open
+file, and the number of open files of a process is limited. The time for the header of a request is
+limited, too: a client that never sends the rest would hold its connection for ever. A client that
+does not read its answer is disconnected, as the answer takes memory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         InputError: the port is taken, or this machine does not have the address.
     """
     if sys.platform != "win32":
-        # Only the account of the app can read the files that it, or a process of it, writes.
+        # Only the account of the app can read the files that the app and its processes write.
         os.umask(0o077)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["GRADIO_TEMP_DIR"] = str(settings.temp_folder)

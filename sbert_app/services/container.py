@@ -104,7 +104,7 @@ class Services:
         self.tasks.close()
 
     def check_kept_room(self, file: Path) -> None:
-        """Raises InputError if there is no space for a copy of this file with the uploads that runs need."""
+        """Raises InputError if a copy of this file would exceed the space for the uploads that runs need."""
         uploads = self.settings.home / "data" / "uploads"
         most = self.settings.temp_limit_mb << 20
         if file.stat().st_size + folder_size(uploads) > most:

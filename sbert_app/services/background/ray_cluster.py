@@ -27,7 +27,7 @@ _connecting = threading.Lock()
 
 
 class ActorLostError(Exception):
-    """An actor has died, alone or with its node."""
+    """An actor has died, possibly with its whole node."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class RayCluster:
         return cls(settings.ray, settings.ray_gpus, settings.ray_cpus)
 
     def connect(self) -> Any:
-        """The module ``ray``, connected. Raises InputError if it is missing, or there is no cluster at the address."""
+        """The module ``ray``, connected. Raises InputError if it is not installed, or no cluster has the address."""
         # No call of Ray starts a cluster implicitly.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:

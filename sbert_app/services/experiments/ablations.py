@@ -71,7 +71,7 @@ class Ablation:
         return self.common.get("objective") == "classification"
 
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a run's config that differ from the defaults. Raises InputError if there is no such variant.
+        """The fields of a run's config that differ from the defaults. Raises InputError for an unknown variant.
 
         ``changes`` (max_steps, train_data, base …) apply to all variants, unless they are what
         varies.
@@ -90,7 +90,7 @@ class Ablation:
 
 
 def _objective_variants() -> dict[str, Variant]:
-    """A variant for each objective, first those that learn from scores, last those that need a teacher."""
+    """A variant for each objective. Objectives that learn from scores come first, and those with a teacher last."""
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
     objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
@@ -107,7 +107,7 @@ ABLATIONS["objective"] = replace(ABLATIONS["objective"], variants=_objective_var
 
 
 def ablation(name: str) -> Ablation:
-    """The ablation of that name. Raises InputError if there is none."""
+    """The ablation of that name. Raises InputError if it does not exist."""
     if name not in ABLATIONS:
         raise InputError(f"there is no ablation {name!r}; choose {', '.join(ABLATIONS)}")
     return ABLATIONS[name]
@@ -158,7 +158,7 @@ class PrecomputedTable:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The fields of a `RunConfig` by which a sweep repeats these runs, without base and steps."""
+        """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
         config = ABLATIONS[self.ablation].config(self.runs[0].variant, 0)
         changes = {}
         for name in ("batch_size", "learning_rate"):

@@ -49,7 +49,7 @@ REST = 5
 RETRY_SECONDS = 60.0
 NICENESS = 5
 LOG_FORMAT = "%(asctime)s %(name)s: %(message)s"
-# The most runs at the same time, each of which has a waiting thread.
+# The most runs at the same time. A thread waits for each run.
 MOST_SUBMITTED = 256
 
 
@@ -215,7 +215,7 @@ def run_worker(
 
 
 def run_once(home: Path, slot: int, run_id: str) -> State:
-    """Executes one run that is queued or can be resumed in this process. Returns the state in which it ended.
+    """Executes one run, which is queued or can be resumed, in this process, and returns its last state.
 
     Calling it again resumes an interrupted run; a finished run stays as it is. Raises the errors of
     `execute`.

@@ -114,9 +114,9 @@ class ModelCache:
         return self.get(name, PairModel)
 
     def canonical(self, name: ModelName | str) -> ModelName:
-        """The name, in which a run has its id.
+        """The name with the id of a run in place of its title.
 
-        Raises InputError if the model may not be loaded, or there is no such run.
+        Raises InputError if the model may not be loaded, or the run does not exist.
         """
         model = ModelName.parse(name)
         self._check_name(model.name)

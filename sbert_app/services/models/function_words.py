@@ -10,8 +10,8 @@ import py3langid
 
 from training.catalogue import read_asset
 
-# The least share of function words by which a text counts as written in a language; English prose
-# has about 0.4.
+# A text with this share of function words counts as written in a language; English prose has about
+# 0.4.
 LANGUAGE_FROM = 0.15
 
 

@@ -184,7 +184,7 @@ def describe_processor() -> str:
 
 
 def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
-    """The median time in which FAISS finds the nearest of `SEARCHED` vectors to one query, in one thread.
+    """The median time that FAISS takes to find the nearest of `SEARCHED` vectors to one query, in one thread.
 
     The vectors (N, D) are repeated up to that number, as the time of an exact search does not
     depend on their values.

@@ -65,8 +65,8 @@ def evaluate(
     Args:
         model: a name; for retrieval data, any name that `load_retriever` takes.
         load: opens a model by its name.
-        threshold: criteria, separated by commas, by which the similarity is chosen from which pairs
-            match. It is chosen on one half of the pairs and measured on the other.
+        threshold: criteria, separated by commas, for the similarity from which on pairs match. It is
+            chosen on one half of the pairs and measured on the other half.
         match_from: the gold score from which a pair is a match, or the grade from which a document
             is relevant.
         keep_unknown: whether pairs count that have a text without known tokens.

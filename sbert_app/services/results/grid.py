@@ -53,7 +53,7 @@ class ResultGrid:
     """Results by model and data. One thread fills the grid while others read it.
 
     ``sizes`` are the numbers of pairs of the data sets that could be read, ``failures`` the reasons
-    why there is no estimate, and ``overlaps`` the parts of the data that a model was trained on, if
+    why an estimate is missing, and ``overlaps`` the parts of the data that a model was trained on, if
     that is known.
     """
 

@@ -124,7 +124,7 @@ def averaged(data: Sequence[str]) -> list[str]:
 
 
 def data_label(name: str) -> str:
-    """The name in tables, in which a path has no folders."""
+    """The name in tables, where a path is shown without its folders."""
     return DataName.parse(name).label
 
 

@@ -69,8 +69,8 @@ class TableRow:
 class ResultTable:
     """A table of results.
 
-    ``best`` has, for each column, the models with the highest printed value among those that were
-    not trained on it. Systems and the paper's rows are not compared. ``overlaps`` are sentences on
+    ``best`` has, for each column, the models with the highest printed value among the models that
+    were not trained on it. Systems and the paper's rows are not compared. ``overlaps`` are sentences on
     the data that models have read.
     """
 
@@ -173,7 +173,7 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
 
 
 def averaged_of(results: Results) -> list[str]:
-    """The data sets of ``results`` that enter the average: those that could be read."""
+    """The data sets of ``results`` that enter the average. A set that could not be read does not."""
     return averaged([name for name in results.data if name in results.sizes])
 
 

@@ -187,7 +187,7 @@ def _preparation(config: RunConfig, home: Path) -> list[str]:
 def _overlaps(
     eval_data: str | None, parts: tuple[Part, ...], seed: int, home: Path, stamps: tuple[float, ...]
 ) -> list[str]:
-    """Notes on the overlap of each evaluation set with the training data, all of which is on this machine.
+    """Notes on the overlap of each evaluation set with the training data, which is on this machine.
 
     The form asks at every change of a setting, so the result is cached until the ``stamps`` of the
     files change.
@@ -240,7 +240,7 @@ def _transformed(
 
 
 def _open(name: DataName, home: Path, split: str) -> tuple[str, Dataset | None]:
-    """The form of a set in words, and its rows; None if it is on the Hub. Raises InputError if there is no such set."""
+    """The form of a set in words, and its rows; None if it is on the Hub. Raises InputError for an unknown set."""
     if name.built_in and is_on_hub(name):
         check_split(name, name.built_in)
         return name.built_in.form, None

@@ -183,7 +183,7 @@ def _submit(
     from training.trainer.train import RunResult
 
     def end() -> State | None:
-        """The state in which the run has to end, or None while it may continue."""
+        """The last state of a run that has to end, or None while it may continue."""
         if (run.folder / "stop").exists():
             return State.STOPPED
         return State.INTERRUPTED if should_end() else None

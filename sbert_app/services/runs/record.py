@@ -219,7 +219,7 @@ class EventReader:
         self._inode = 0
 
     def read(self) -> list[Event]:
-        """All events, the oldest first; none if there is no file yet. Raises InputError if it cannot be read."""
+        """All events, the oldest first; none before the file exists. Raises InputError if it cannot be read."""
         if self._path.exists() and not self._path.is_file():
             raise unreadable(self._path, "it is not a file")
         try:

@@ -75,7 +75,7 @@ SCAN_SECONDS = 20.0
 class RunStore:
     """All runs of a home folder. Thread-safe; any number of processes may use the same folder.
 
-    Methods that take a run's id raise `RunNotFoundError` if there is no such run.
+    Methods that take a run's id raise `RunNotFoundError` if the run does not exist.
     """
 
     def __init__(self, home: Path, folder: Path | None = None) -> None:
@@ -113,7 +113,7 @@ class RunStore:
         return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:
-        """The state of a run, or None if there is no such run. Quicker than `get`."""
+        """The state of a run, or None if the run does not exist. Quicker than `get`."""
         try:
             return self._current_record(self._run_folder(run_id)).state
         except RunNotFoundError:

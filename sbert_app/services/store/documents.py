@@ -35,7 +35,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def read_document(path: Path, kind: type[Document]) -> Document:
-    """The record in a file. Raises FileNotFoundError if there is no file, InputError if it cannot be read."""
+    """The record in a file. Raises FileNotFoundError if it does not exist, InputError if it cannot be read."""
     try:
         # Reading a pipe would block.
         if not path.is_file() and path.exists():
