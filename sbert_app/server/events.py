@@ -44,9 +44,8 @@ class WaitingEvents:
     def count(self, visitor: str) -> int:
         """Returns the number of waiting events of a visitor."""
         oldest = time.monotonic() - WAITING_SECONDS
-        self._waiting = {
-            event: entry for event, entry in self._waiting.items() if entry[1] > oldest
-        }
+        entries = self._waiting.items()
+        self._waiting = {event: entry for event, entry in entries if entry[1] > oldest}
         return sum(address == visitor for address, _ in self._waiting.values())
 
     def add(self, event: str, visitor: str) -> None:
@@ -128,9 +127,8 @@ class BoundedEvents:
     def _note(self, key: tuple[str, str]) -> None:
         """Notes the time of an event of a session."""
         now = time.monotonic()
-        self._joined = {
-            page: joined for page, joined in self._joined.items() if now - joined < UNREAD_SECONDS
-        }
+        oldest = now - UNREAD_SECONDS
+        self._joined = {page: last for page, last in self._joined.items() if last > oldest}
         self._joined[key] = now
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:

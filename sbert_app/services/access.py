@@ -176,9 +176,7 @@ class AccessPolicy:
             # The name is too long, a cycle of links, the home of an unknown user, or contains a
             # NUL.
             return False
-        return path.is_absolute() and any(
-            path != folder and path.is_relative_to(folder) for folder in self._folders
-        )
+        return path.is_absolute() and any(folder in path.parents for folder in self._folders)
 
 
 def is_own(model: ModelName) -> bool:

@@ -43,9 +43,8 @@ RELAUNCH_SECONDS = 3.0
 # A hash of the schema of a RunConfig. It is part of the names of locks, so that after an upgrade a
 # worker of the earlier version, which cannot read new runs, does not prevent a new worker from
 # starting.
-FORMAT = blake2b(
-    repr([(name, *setting.choices) for name, setting in SETTINGS.items()]).encode(), digest_size=4
-).hexdigest()
+_SCHEMA = repr([(name, *setting.choices) for name, setting in SETTINGS.items()])
+FORMAT = blake2b(_SCHEMA.encode(), digest_size=4).hexdigest()
 
 
 def devices() -> list[str]:
@@ -133,11 +132,8 @@ class RunQueue:
 
     def queued(self) -> list[str]:
         """The ids of the runs that wait for this machine, or for Ray, the next run first."""
-        runs = []
-        for run_id in self.store.ids(State.QUEUED):
-            if self.store.is_for_ray(run_id) == bool(self.ray):
-                runs.append(run_id)
-        return runs
+        ids = self.store.ids(State.QUEUED)
+        return [run_id for run_id in ids if self.store.is_for_ray(run_id) == bool(self.ray)]
 
     def reconcile(self) -> None:
         """Takes over all queued runs, and starts workers for them."""

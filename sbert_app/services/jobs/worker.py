@@ -99,16 +99,15 @@ class Worker:
                 return
 
     def _work_until_idle(self) -> None:
-        last = time.monotonic()
+        last_work = time.monotonic()
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:
             submitted: dict[str, Future[None]] = {}
             while not self.should_end.is_set():
-                if not submitted and time.monotonic() - last >= self.idle_seconds:
+                if not submitted and time.monotonic() - last_work >= self.idle_seconds:
                     return
-                submitted = {
-                    run_id: future for run_id, future in submitted.items() if not future.done()
-                }
-                looked = time.monotonic()
+                runs = submitted.items()
+                submitted = {run_id: future for run_id, future in runs if not future.done()}
+                search_start = time.monotonic()
                 has_room = len(submitted) < self._room(len(submitted))
                 run_id = self._next_run(submitted) if has_room else None
                 if run_id is not None:
@@ -116,10 +115,10 @@ class Worker:
                 elif self.cluster is not None and has_room:
                     self.cluster.release(is_over=not submitted)
                 if submitted:
-                    last = time.monotonic()
+                    last_work = time.monotonic()
                 if run_id is not None:
                     continue
-                pause = max(POLL_SECONDS, REST * (time.monotonic() - looked))
+                pause = max(POLL_SECONDS, REST * (time.monotonic() - search_start))
                 if submitted:
                     wait(submitted.values(), pause, FIRST_COMPLETED)
                 else:

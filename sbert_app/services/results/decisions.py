@@ -161,10 +161,9 @@ class Decisions:
     @property
     def leaks(self) -> list[str]:
         """A sentence on each model that was trained on some of the pairs, and on what follows."""
-        leaks = [
-            f"{model} was trained on these pairs: {overlap}"
-            for model, overlap in self.overlaps.items()
-        ]
+        leaks = []
+        for model, overlap in self.overlaps.items():
+            leaks.append(f"{model} was trained on these pairs: {overlap}")
         if leaks and self.is_unread:
             leaks.append("all figures here are those of the other pairs")
         elif leaks:
