@@ -20,8 +20,13 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.blocks import ShardJob
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.layout import Layout
-from sbert_app.services.files.matches import MatchOutputs, apply_threshold, threshold_of
-from sbert_app.services.files.report import ScoreReport
+from sbert_app.services.files.matches import (
+    MatchOutputs,
+    MatchSummary,
+    apply_threshold,
+    threshold_of,
+)
+from sbert_app.services.files.report import ScoreReport, ScoreSummary
 from sbert_app.services.files.score import score_file
 from sbert_app.services.files.writers import VECTORS, WRITERS, check_output
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
@@ -348,22 +353,27 @@ def score(
                         files[1], summary.columns, cosine, limit, outputs, gold=summary.gold
                     )
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
-        values = summary.to_dict()
-        # Only pages need the rows, the histograms and the words for a missing score.
-        del values["head"]
-        if summary.report is not None:
-            values["report"] = {key: values["report"][key] for key in FIGURES}
-        if summary.gold is not None:
-            del values["gold"]["missing"]
-        lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
-        if matches is not None:
-            values["matches"] = json_values(asdict(matches))
-            lines.append(
-                f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
-                f"{matches.threshold:.4f} on; {format_count(matches.groups, 'group')} of duplicates among "
-                f"{format_count(matches.sentences, 'sentence')}, {matches.remaining:,} without them."
-            )
-        print_result(values, computing.as_json, "\n".join(lines))
+        _print_scores(summary, matches, computing.as_json)
+
+
+def _print_scores(summary: ScoreSummary, matches: MatchSummary | None, as_json: bool) -> None:
+    """Prints the summary of a scored file, and the matches if there is a threshold."""
+    values = summary.to_dict()
+    # Only pages need the rows, the histograms and the words for a missing score.
+    del values["head"]
+    if summary.report is not None:
+        values["report"] = {key: values["report"][key] for key in FIGURES}
+    if summary.gold is not None:
+        del values["gold"]["missing"]
+    lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
+    if matches is not None:
+        values["matches"] = json_values(asdict(matches))
+        lines.append(
+            f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
+            f"{matches.threshold:.4f} on; {format_count(matches.groups, 'group')} of duplicates among "
+            f"{format_count(matches.sentences, 'sentence')}, {matches.remaining:,} without them."
+        )
+    print_result(values, as_json, "\n".join(lines))
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
