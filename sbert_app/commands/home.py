@@ -30,7 +30,7 @@ def default(
         # Options before the command are passed on to it.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
         return
-    place = options.prepare(home, offline=False)
+    place = options.prepare(home)
     sizes = dict.fromkeys((entry.name for entry in HOME), 0)
     for file in files_of(place):
         entry = home_entry(file.relative_to(place).as_posix())
@@ -61,7 +61,7 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
     Before version 1.0 a later version may not read these runs: also write the models that you need
     by runs export.
     """
-    saved = back_up(options.prepare(home, offline=False), file.expanduser())
+    saved = back_up(options.prepare(home), file.expanduser())
     for problem in saved.left_out:
         print(f"error: {problem}; it is not in the backup", file=sys.stderr)
     for run in saved.at_work:
@@ -76,7 +76,7 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
 @home.command()
 def restore(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Restore what the home folder lacks from a backup. What is there stays as it is."""
-    restored, existing = restore_work(options.prepare(home, offline=False), file.expanduser())
+    restored, existing = restore_work(options.prepare(home), file.expanduser())
     for name in existing:
         print(f"{name} was there already and stays as it is", file=sys.stderr)
     sentence = f"restored {len(restored):,}, and {len(existing):,} were there already"

@@ -340,7 +340,7 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-def prepare(home: Path | None, offline: bool) -> Path:
+def prepare(home: Path | None, offline: bool = False) -> Path:
     """Returns the home folder. With ``offline``, all later use of the network is forbidden."""
     if offline:
         set_offline(True)

@@ -61,7 +61,7 @@ def list_runs(
     as_json: options.Json = False,
 ) -> None:
     """List runs, the newest first."""
-    store = RunStore(options.prepare(home, offline=False))
+    store = RunStore(options.prepare(home))
     stored = store.list(limit, cursor)
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
@@ -178,7 +178,7 @@ def delete(
 
 def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
     """Opens the store, and the run with this id, beginning of an id, or name."""
-    store = RunStore(options.prepare(home, offline=False))
+    store = RunStore(options.prepare(home))
     return store, store.get(find_run(run, store.home))
 
 
@@ -270,7 +270,7 @@ def report(
     from sbert_app.pages.train.runs import run_report
 
     check_output(output, (".html",))
-    place = options.prepare(home, offline=False)
+    place = options.prepare(home)
     store = RunStore(place)
     if is_experiment(place, what):
         report = experiment_report(Experiments(RunQueue(store)).get(what))

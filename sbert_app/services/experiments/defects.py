@@ -11,7 +11,7 @@ Without a defect the run learns: its loss falls below that, and ρ rises. To lea
 ``scripts/measure_defects.py`` measures all 16 combinations for the lesson.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -127,25 +127,23 @@ def train_with(
     if result.status == "failed":
         raise InputError(f"the run failed: {result.reason}")
     running = next(event for event in events if event.get("state") == "running")
-    trained = [event for event in events if event["kind"] == "train"]
-    measured = [event for event in events if event["kind"] == "eval"]
+
+    def values(kind: str, key: str) -> tuple[Any, ...]:
+        """One value of each event of a kind, with four decimals."""
+        return tuple(round(event[key], 4) for event in events if event["kind"] == kind)
+
     return DefectRun(
         defects=tuple(name for name in DEFECTS if name in defects),
         seed=seed,
         guess=round(running["guess"], 4),
-        loss_steps=_values(trained, "step"),
-        losses=_values(trained, "loss"),
-        steps=_values(measured, "step"),
-        rho=_values(measured, "spearman"),
-        random_cosine=_values(measured, "random_cosine"),
+        loss_steps=values("train", "step"),
+        losses=values("train", "loss"),
+        steps=values("eval", "step"),
+        rho=values("eval", "spearman"),
+        random_cosine=values("eval", "random_cosine"),
         warnings=tuple(warnings(events)),
         seconds=round(result.seconds, 1),
     )
-
-
-def _values(events: Iterable[dict[str, Any]], key: str) -> tuple[Any, ...]:
-    """One value of each event, with four decimals."""
-    return tuple(round(event[key], 4) for event in events)
 
 
 def _read(data: Dataset, defects: Collection[str]) -> Dataset:
