@@ -303,10 +303,6 @@ class Computing:
     def prepare(self) -> Path:
         return prepare(self.home, self.offline)
 
-    def open(self, name: str, pooling: str | None = None) -> AnyModel:
-        """Opens a model of any kind."""
-        return open_model(name, pooling, self.dtype, self.device, self.prepare())
-
 
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """Wraps a command so that a parameter with the type of a group, such as `ModelOptions`, becomes its options."""
@@ -370,7 +366,8 @@ def check_engine(engine: str | None) -> None:
 
 def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
     """Opens a model of any kind."""
-    return computing.open(model.name, model.pooling)
+    home = computing.prepare()
+    return open_model(model.name, model.pooling, computing.dtype, computing.device, home)
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
@@ -382,7 +379,9 @@ def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | No
     """Opens the cross-encoder of this name, if there is a name."""
     if not name:
         return None
-    return required(computing.open(name), PairModel)
+    home = computing.prepare()
+    model = open_model(name, None, computing.dtype, computing.device, home)
+    return required(model, PairModel)
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:

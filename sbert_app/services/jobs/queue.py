@@ -17,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -150,7 +149,7 @@ class RunQueue:
         """Starts a worker for every device without one, or for Ray. Returns at once."""
         if not self.starts_workers:
             return
-        slots: Sequence[int | str] = ["ray"] if self.ray else range(len(devices()))
+        slots = ["ray"] if self.ray else range(len(devices()))
         for slot in slots:
             last, process = self._started.get(slot, (-math.inf, None))
             if process is not None:
