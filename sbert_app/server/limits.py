@@ -126,7 +126,9 @@ class BodyLimits:
         if is_upload:
             # Without a content length, the upload counts as the largest one.
             await self._check_room(scope, length or most)
-            await self.app(scope, _limited(receive, most, _boundary_of(headers)), send)
+            _, _, boundary = headers.get("content-type", "").partition("boundary=")
+            boundary = boundary.partition(";")[0].strip().strip('"')
+            await self.app(scope, _limited(receive, most, boundary), send)
             return
         body = await _read(receive, most)
         # None: the client has disconnected.
@@ -247,12 +249,6 @@ def _checked(body: bytes, path: str) -> bytes:
     if has_surrogates:
         return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
     return body
-
-
-def _boundary_of(headers: Headers) -> str:
-    """Returns the boundary of a form, or ""."""
-    _, _, value = headers.get("content-type", "").partition("boundary=")
-    return value.partition(";")[0].strip().strip('"')
 
 
 def _limited(receive: Receive, most: int, boundary: str) -> Receive:

@@ -112,11 +112,14 @@ class Pages:
         root = self._services.settings.root_path
         query = scope["query_string"].decode("latin-1")
         query = f"?{query}" if query else ""
+        accept = Headers(scope=scope).get("accept", "")
         if name == FRONT:
             return RedirectResponse(f"{root}/{query}")
         if rest.split("/")[0] in SHARED:
             return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
-        if not rest and name not in self._built and _is_navigation(scope):
+        # A browser that requests the page to show it. Other programs can wait until the page is built.
+        is_navigation = scope["method"] == "GET" and "text/html" in accept
+        if not rest and name not in self._built and is_navigation:
             return HTMLResponse(standalone("opening", current=name, root=f"{root}/"))
         return None
 
@@ -197,11 +200,6 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     # uploaded. A mounted app does not count as launched.
     app.has_launched = True
     return app
-
-
-def _is_navigation(scope: Scope) -> bool:
-    """Whether a browser requests a page to show it. Scripts and other programs can wait until the page is built."""
-    return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 async def _no_answer(request: Request, error: HTTPException) -> Response:
