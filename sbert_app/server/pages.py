@@ -108,16 +108,16 @@ class Pages:
             self.has_answered.set()
 
     def _quick_answer(self, scope: Scope, name: str, rest: str) -> Response | None:
-        """Returns the answer to a request below the name of a page that does not need the page, or None."""
+        """Returns the answer to a request for a page if it does not need the page itself, or else None."""
         root = self._services.settings.root_path
         query = scope["query_string"].decode("latin-1")
         query = f"?{query}" if query else ""
-        accept = Headers(scope=scope).get("accept", "")
         if name == FRONT:
             return RedirectResponse(f"{root}/{query}")
         if rest.split("/")[0] in SHARED:
             return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
-        # A browser that requests the page to show it. Other programs can wait until the page is built.
+        # A browser gets a page that waits for this one; other programs wait until the page is built.
+        accept = Headers(scope=scope).get("accept", "")
         is_navigation = scope["method"] == "GET" and "text/html" in accept
         if not rest and name not in self._built and is_navigation:
             return HTMLResponse(standalone("opening", current=name, root=f"{root}/"))
