@@ -10,12 +10,12 @@ INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command, by default that of the process, and ends the process with its exit code."""
+    """Runs a command, by default with the arguments of the process, and ends the process with its exit code."""
     try:
         hide_password()
         if is_serving(sys.argv[1:] if arguments is None else arguments):
             print("SBERT Lab is starting ...", flush=True)
-        # This takes a second, on a busy machine more, in which Ctrl-C is no traceback either.
+        # The import takes a second or more, and Ctrl-C must not print a traceback in that time.
         from sbert_app.cli import main
 
         sys.exit(main(arguments))
@@ -32,9 +32,9 @@ def is_serving(arguments: Sequence[str]) -> bool:
 def hide_password() -> None:
     """Starts the process anew without ``--auth USER:PASSWORD``, which every user of the machine could read.
 
-    The list of processes shows command lines and not environments, so the password goes to
-    $SBERT_AUTH. Nothing is done without such an option, and on Windows, which cannot replace a
-    process.
+    The list of processes shows command lines but not environments, so the password is moved to
+    $SBERT_AUTH. Without such an option nothing happens, and neither on Windows, which cannot replace
+    a process.
     """
     if sys.platform == "win32":
         return

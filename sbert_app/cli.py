@@ -46,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="`sbert-lab help COMMAND` explains a command. `sbert-lab doctor` prints what a report of a fault needs.",
 )
-# The example of each command stands under its help; docs/cli.md has them too.
+# The example of each command, which its help ends with. docs/cli.md has the examples, too.
 EXAMPLES: dict[Callable[..., Any], str] = {
     serve: "serve --port 7860",
     desktop: "desktop",
@@ -74,7 +74,7 @@ app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup l
 VERBOSE = ("--verbose", "-v")
 QUIET = ("--quiet", "-q")
 NO_PROGRESS = ("--no-progress",)
-# Other spellings of options, by command: other commands call the same option so.
+# Spellings that other commands have for an option of a command.
 SPELLINGS = {
     "train": {"--model": "--base"},
     "ablate": {"--model": "--base"},
@@ -98,33 +98,32 @@ def _of_all(
         raise typer.Exit
     ProgressBar.is_wanted = not (quiet or no_progress)
     if verbose or quiet:
-        logging.getLogger("sbert_lab").handlers[0].setLevel(
-            logging.ERROR if quiet else logging.INFO
-        )
+        level = logging.ERROR if quiet else logging.INFO
+        logging.getLogger("sbert_lab").handlers[0].setLevel(level)
 
 
 def normalized(arguments: Sequence[str]) -> list[str]:
-    """Returns arguments as the commands take them: global options first, and options by the command's own spelling.
+    """Returns arguments as the commands take them: global options first, and options in the command's own spelling.
 
     ``help COMMAND`` becomes ``COMMAND --help``, and no arguments become ``--help``.
     """
     if arguments[:1] == ["help"] or not arguments:
         arguments = [*arguments[1:], "--help"]
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    first = [
-        argument for argument in arguments[:end] if argument in (*VERBOSE, *QUIET, *NO_PROGRESS)
-    ]
-    rest = [argument for argument in arguments[:end] if argument not in first]
-    spellings = SPELLINGS.get(rest[0], {}) if rest else {}
-    parts = (argument.partition("=") for argument in rest)
-    return [
-        *first,
-        *(spellings.get(name, name) + mark + value for name, mark, value in parts),
-        *arguments[end:],
-    ]
+    global_options = []
+    others: list[str] = []
+    for argument in arguments[:end]:
+        if argument in (*VERBOSE, *QUIET, *NO_PROGRESS):
+            global_options.append(argument)
+            continue
+        # The first of the others is the command.
+        spellings = SPELLINGS.get(others[0], {}) if others else {}
+        name, equals, value = argument.partition("=")
+        others.append(spellings.get(name, name) + equals + value)
+    return [*global_options, *others, *arguments[end:]]
 
 
-# Errors of paths and disks, which the user can mend and which are no fault of the program.
+# Errors of paths and disks. The user can mend them, and they are not faults of the program.
 _USERS_TO_MEND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
 _USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
 
@@ -145,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _print_error("stopped", INTERRUPTED)
     except StoppedError as error:
-        return _print_error(f"stopped: {error}" if str(error) else "stopped", INTERRUPTED)
+        reason = f": {error}" if str(error) else ""
+        return _print_error(f"stopped{reason}", INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout, such as head, has closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -162,21 +162,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extra = EXTRA_OF[name]
         return _fail(f"this needs {name}: {install_command(extra)} installs it", WRONG_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
-        # Errors of usage: typer has no name for their common class, which formats them by a method
-        # of this name.
+        # Errors of usage. typer does not export their common class, which has a method of this name.
         if hasattr(error, "format_message"):
-            is_sentence = any(
-                argument.startswith("-") and " " in argument.partition("=")[0]
-                for argument in arguments
-            )
-            hint = (
-                "; put -- before a sentence that begins with -"
-                if is_sentence and "--" not in arguments
-                else ""
-            )
-            return _print_error(f"error: {error.format_message()}{hint}", WRONG_INPUT)
-        report = "" if debug else " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
-        return _fail(f"{type(error).__name__}: {error}{report}", BROKEN, debug)
+            message = f"error: {error.format_message()}"
+            if "--" not in arguments and any(map(_is_dashed_sentence, arguments)):
+                message += "; put -- before a sentence that begins with -"
+            return _print_error(message, WRONG_INPUT)
+        what = f"{type(error).__name__}: {error}"
+        if not debug:
+            what += " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
+        return _fail(what, BROKEN, debug)
+
+
+def _is_dashed_sentence(argument: str) -> bool:
+    """Whether an argument begins as an option does, but has a space in place of its name."""
+    return argument.startswith("-") and " " in argument.partition("=")[0]
 
 
 def _fail(what: str, code: int, debug: bool) -> int:
@@ -191,14 +191,13 @@ def _print_error(line: str, code: int) -> int:
 
 
 def _configure_output(debug: bool) -> None:
-    """Silences libraries and logs to stderr, on a terminal from level INFO, elsewhere from WARNING."""
+    """Silences libraries, and logs to stderr: from level INFO on a terminal, from WARNING elsewhere."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     app_logger = logging.getLogger("sbert_lab")
-    app_logger.handlers = [
-        StderrHandler(logging.INFO if debug or sys.stderr.isatty() else logging.WARNING)
-    ]
+    level = logging.INFO if debug or sys.stderr.isatty() else logging.WARNING
+    app_logger.handlers = [StderrHandler(level)]
     app_logger.setLevel(logging.INFO)
     if debug:
         return

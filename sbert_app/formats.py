@@ -1,4 +1,4 @@
-"""How values read: durations, counts with their noun, figures that may be missing; and as JSON.
+"""Values as text: durations, counts with their noun, figures that may be missing; and values for JSON.
 
     format_duration(200.4)      "3 min 20 s"          a measured time
     format_estimate(203)        "3 min 20 s"          a predicted time, no finer than the prediction
@@ -18,7 +18,7 @@ from typing import Any
 
 from training.names import ModelName
 
-# This stands in place of a figure that does not exist.
+# The text for a figure that does not exist.
 MISSING = "–"
 
 MINUTE = 60
@@ -28,7 +28,7 @@ YEAR = 365.25 * 86_400
 
 
 def model_label(model: str | None) -> str:
-    """The name of a model in words, of a run the one that it has now, where the text around it names the kind."""
+    """The name of a model for people, without its kind, for places that state the kind."""
     return ModelName.parse(model or "").label.removesuffix(" (cross-encoder)")
 
 
@@ -36,7 +36,7 @@ def format_duration(seconds: float) -> str:
     """A measured time: "12.3 ms", "4.2 s", "42 s", "3 min 20 s", "2 h 5 min", "2.7 days", "317 years"."""
     if seconds <= 0:
         return "0 s"
-    # From there on three digits of milliseconds would round to a second.
+    # More milliseconds would round to a second.
     if seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 9.95:
@@ -46,39 +46,46 @@ def format_duration(seconds: float) -> str:
 
 def format_estimate(seconds: float) -> str:
     """A predicted time, rounded to seconds, tens of seconds (from one minute) or minutes (from ten minutes)."""
-    step = 1 if seconds < MINUTE else 10 if seconds < 10 * MINUTE else MINUTE
+    step = 1
+    if seconds >= 10 * MINUTE:
+        step = MINUTE
+    elif seconds >= MINUTE:
+        step = 10
     return _format_whole_seconds(max(1, round(seconds / step) * step))
 
 
 def format_count(count: int, noun: str, plural: str | None = None) -> str:
-    """A count with its noun: "1 pair", "2,000 pairs"; ``plural`` is for nouns that do not end with an s then."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    """A count with its noun: "1 pair", "2,000 pairs". By default the ``plural`` adds an s to the noun."""
+    if count != 1:
+        noun = plural or f"{noun}s"
+    return f"{count:,} {noun}"
 
 
 def format_number(value: float | None, digits: int = 2, sign: str = "") -> str:
-    """A figure with thousands separators and a true minus sign, and with ``sign="+"`` a plus; a dash for None."""
-    return MISSING if value is None else f"{value:{sign}z,.{digits}f}".replace("-", "−")
+    """A figure with thousands separators and a true minus sign; a dash for None. ``sign="+"`` adds plus signs."""
+    if value is None:
+        return MISSING
+    return f"{value:{sign}z,.{digits}f}".replace("-", "−")
 
 
 def format_bytes(size: float) -> str:
     """A size in units of 1,024: "900 bytes", "3 MB", "1.5 GB"."""
     if size < 1 << 10:
         return f"{size:,.0f} bytes"
-    unit, name = next(
-        (1 << shift, name)
-        for shift, name in ((30, "GB"), (20, "MB"), (10, "KB"))
-        if size >= 1 << shift
-    )
-    value = size / unit
-    return (
-        f"{value:,.1f} {name}"
-        if value < 9.95 and round(value, 1) != round(value)
-        else f"{value:,.0f} {name}"
-    )
+    value = size / 1024
+    unit = "KB"
+    for larger_unit in ("MB", "GB"):
+        if value >= 1024:
+            value /= 1024
+            unit = larger_unit
+    digits = 0
+    if value < 9.95 and round(value, 1) != round(value):
+        digits = 1
+    return f"{value:,.{digits}f} {unit}"
 
 
 def json_values(values: Mapping[Any, Any], text: Callable[[str], str] = str) -> dict[str, Any]:
-    """A copy that JSON can hold: NaN and infinities become None, tuples lists, keys text; ``text`` edits each text."""
+    """A copy for JSON: NaN and infinities become None, tuples lists, and keys text. ``text`` edits each text."""
     return {str(key): _json_value(value, text) for key, value in values.items()}
 
 
@@ -89,7 +96,9 @@ def _json_value(value: Any, text: Callable[[str], str]) -> Any:
         return [_json_value(part, text) for part in value]
     if isinstance(value, str):
         return text(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def format_time(seconds: float) -> str:
@@ -98,8 +107,10 @@ def format_time(seconds: float) -> str:
     today = time.localtime()
     is_today = (moment.tm_year, moment.tm_yday) == (today.tm_year, today.tm_yday)
     clock = time.strftime("%H:%M", moment)
-    # "%-d", the day without a zero before it, is unknown to Windows.
-    return clock if is_today else f"{moment.tm_mday} {time.strftime('%b', moment)} {clock}"
+    if is_today:
+        return clock
+    # Windows does not know "%-d", the day without a leading zero.
+    return f"{moment.tm_mday} {time.strftime('%b', moment)} {clock}"
 
 
 def _format_whole_seconds(seconds: int) -> str:
@@ -112,7 +123,8 @@ def _format_whole_seconds(seconds: int) -> str:
         return _join(minutes // 60, "h", minutes % 60, "min")
     size, unit = (YEAR, "years") if seconds >= 2 * YEAR else (DAY, "days")
     value = seconds / size
-    return f"{value:,.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
+    digits = 1 if value < 99.95 else 0
+    return f"{value:,.{digits}f} {unit}"
 
 
 def _join(large: int, large_unit: str, small: int, small_unit: str) -> str:

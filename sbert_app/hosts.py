@@ -1,4 +1,4 @@
-"""Names of hosts: those under which the app may be reached, and whether a request comes from a page of its own."""
+"""Names of hosts: under which names the app may be reached, and whether a request comes from one of its own pages."""
 
 import os
 import socket
@@ -14,24 +14,23 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not 
 class AllowedHosts:
     """The host names under which the app may be reached.
 
-    These are those of ``bound``, the address that the server listens on, and ``extra`` ones, such
-    as that of a reverse proxy, which are matched whole and without a port.
+    ``bound`` is the address that the server listens on. ``extra`` are further names, such as the name
+    of a reverse proxy, without a port.
     """
 
     def __init__(self, bound: str, extra: Iterable[str] = ()) -> None:
         self._any_address = bound in WILDCARDS
-        names = set(LOOPBACK) | {bound.strip("[]")} | {name.strip("[]") for name in extra}
+        names = {*LOOPBACK, bound, *extra}
         if self._any_address:
             names |= {socket.gethostname(), socket.getfqdn()}
         # Hugging Face Spaces set this variable.
-        if space := os.environ.get("SPACE_HOST"):
-            names |= set(space.split(","))
-        self._names = {name.lower() for name in names if name and name not in WILDCARDS}
+        names.update(os.environ.get("SPACE_HOST", "").split(","))
+        self._names = {name.strip("[]").lower() for name in names} - WILDCARDS
 
     def allows(self, host: str) -> bool:
         """Whether a Host header, such as ``127.0.0.1:7860``, names this app.
 
-        An address (not a name) is enough where the app listens on all of them: rebinding needs a
+        If the app listens on all addresses, any address is allowed, because DNS rebinding needs a
         name.
         """
         name = host_name(host)
@@ -41,7 +40,7 @@ class AllowedHosts:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header: ``::1`` of ``[::1]:7860``, in lower case; empty if the header is malformed."""
+    """The name in a Host header, such as ``::1`` in ``[::1]:7860``, in lower case; "" if the header is malformed."""
     if "@" in host or "/" in host:
         return ""
     try:
@@ -53,7 +52,7 @@ def host_name(host: str) -> str:
 def is_same_origin(origin: str, host: str) -> bool:
     """Whether the page that sent a request was loaded from the host that the request goes to.
 
-    The scheme is not compared: behind a proxy that ends TLS the app itself is asked in plain HTTP.
+    The scheme is not compared, because a proxy that ends TLS sends plain HTTP to the app.
     """
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""

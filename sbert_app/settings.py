@@ -20,8 +20,7 @@ from training.errors import InputError
 from training.names import ENDPOINT, ModelName
 from training.sources.home import home_folder
 
-# What a server for everybody has in place of the defaults, such as a free Space with two cores and
-# 16 GB.
+# The defaults of a public server, such as a free Space with two cores and 16 GB.
 PUBLIC: dict[str, Any] = {"upload_limit_mb": 10, "temp_limit_mb": 1_000, "models_mb": 2_048}
 PUBLIC |= {"corpus_sentences": 20_000, "map_points": 10_000, "cluster_sentences": 10_000}
 
@@ -43,7 +42,7 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", description="an address to listen on")
     port: int = _whole_number(7860, 0, 65_535)
     auth: tuple[str, str] | None = Field(None, description="USER:PASSWORD")
-    # A login ends by itself.
+    # The time after which a login ends.
     session_days: float = Field(7, gt=0, le=3_650, description="a number of days up to 3650")
     token: str | None = Field(None, min_length=8, description="at least 8 characters")
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
@@ -51,7 +50,7 @@ class Settings(BaseModel):
     allow_endpoints: tuple[str, ...] = Field(
         (), description="HOST or HOST:PORT, several separated by commas"
     )
-    # Proxies in front of the app, which say where a request came from.
+    # Proxies in front of the app, which state where a request came from.
     proxies: tuple[IPvAnyNetwork, ...] = Field(
         (), description="addresses or networks, separated by commas"
     )
@@ -59,13 +58,13 @@ class Settings(BaseModel):
     allow_origins: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s,*]+$")], ...] = (
         Field((), description="origins such as app://obsidian.md, separated by commas")
     )
-    # Names of clients for models, as of /v1/embeddings.
+    # Names that clients have for models, such as clients of /v1/embeddings.
     aliases: tuple[Annotated[str, Field(pattern=r"^[^\s=,]+=[^\s,]+$")], ...] = Field(
         (), description="NAME=MODEL, several separated by commas"
     )
     # The path behind a proxy.
     root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")
-    # A server for everybody has the values of `PUBLIC`, short training and built-in models alone.
+    # A public server has the defaults of `PUBLIC`, short training, and only built-in models.
     public: bool = Field(False, description="yes or no")
     offline: bool = Field(False, description="yes or no")
     mcp: bool = Field(False, description="yes or no")
@@ -88,28 +87,33 @@ class Settings(BaseModel):
 
     @classmethod
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
-        """Builds the settings: a flag that is not None wins over $SBERT_<NAME>, and that over the default.
+        """Builds the settings. A flag that is not None takes precedence over $SBERT_<NAME>, and that over the default.
 
         The port is also read from $PORT.
 
-        ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in
-        its first line. InputError names the setting whose value cannot be used, the value and what
-        would do.
+        Args:
+            auth_file: a file with USER:PASSWORD in its first line.
+            flags: fields of this class, as values or as text.
+
+        Raises:
+            InputError: a value cannot be used. The error states the setting, the value, and what is
+                allowed.
         """
         values: dict[str, Any] = {}
         for name in cls.model_fields:
             value = flags.get(name)
             if value in (None, [], ()):
                 value = os.environ.get(f"SBERT_{name.upper()}")
-            # Cloud Run, Railway, Render and Heroku say where to listen.
+            # Cloud Run, Railway, Render and Heroku state the port in this variable.
             if name == "port" and not value:
                 value = os.environ.get("PORT")
             if value not in (None, ""):
                 values[name] = value
         if str(values.get("public", "")).lower() in ("true", "1", "yes", "on"):
             values = PUBLIC | values
-        if (path := auth_file or os.environ.get("SBERT_AUTH_FILE")) and flags.get("auth") is None:
-            file = Path(path).expanduser()
+        auth_file = auth_file or os.environ.get("SBERT_AUTH_FILE")
+        if auth_file and flags.get("auth") is None:
+            file = Path(auth_file).expanduser()
             try:
                 first, *_ = file.read_text(encoding="utf-8").split("\n")
             except (OSError, UnicodeDecodeError) as error:
@@ -133,7 +137,9 @@ class Settings(BaseModel):
         if not isinstance(value, str):
             return value
         user, _, password = value.partition(":")
-        return (user, password) if user and password else value
+        if user and password:
+            return user, password
+        return value
 
     @field_validator(
         "allow_hosts",
@@ -146,28 +152,34 @@ class Settings(BaseModel):
     )
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
-        """Splits a text at the separator; other collections are taken as they are."""
+        """Splits a text at the separator, makes paths absolute, and drops empty parts."""
         of_paths = field.field_name == "allow_paths"
-        parts = value.split(os.pathsep if of_paths else ",") if isinstance(value, str) else value
-        names = [name for part in parts if (name := str(part).strip())]
-        return (
-            tuple(Path(name).expanduser().absolute() for name in names)
-            if of_paths
-            else tuple(names)
-        )
+        if isinstance(value, str):
+            value = value.split(os.pathsep if of_paths else ",")
+        parts: list[object] = []
+        for part in value:
+            name = str(part).strip()
+            if name and of_paths:
+                parts.append(Path(name).expanduser().absolute())
+            elif name:
+                parts.append(name)
+        return tuple(parts)
 
     @field_validator("allow_endpoints", mode="after")
     @classmethod
     def _with_ports(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        """Writes addresses as `Endpoint.address` does; without a port they are reached by https."""
-        endpoints = (
-            ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint for address in addresses
-        )
-        return tuple(endpoint.address for endpoint in endpoints if endpoint)
+        """Writes addresses as `Endpoint.address` does, with the port of https if they have none."""
+        with_ports = []
+        for address in addresses:
+            endpoint = ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint
+            if endpoint:
+                with_ports.append(endpoint.address)
+        return tuple(with_ports)
 
     def model_of(self, name: str) -> str:
-        """The model that is called so by ``aliases``, or else of that name."""
-        return dict(alias.split("=", 1) for alias in self.aliases).get(name, name)
+        """The model of an alias; a name that is not an alias stays as it is."""
+        models = dict(alias.split("=", 1) for alias in self.aliases)
+        return models.get(name, name)
 
     @property
     def temp_folder(self) -> Path:
@@ -179,5 +191,7 @@ def _sentence(error: ValidationError) -> str:
     """The first mistake in one sentence. Passwords and tokens are not repeated."""
     mistake = error.errors()[0]
     name = str(mistake["loc"][0])
-    quoted = "" if name in {"auth", "token"} else f" is {str(mistake['input'])[:80]!r}; it"
+    quoted = ""
+    if name not in {"auth", "token"}:
+        quoted = f" is {str(mistake['input'])[:80]!r}; it"
     return f"{name}{quoted} must be {Settings.model_fields[name].description}"

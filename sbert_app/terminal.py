@@ -1,7 +1,7 @@
 """Output of the command line: results on stdout, everything else on stderr.
 
 With ``--json`` stdout has one JSON object and nothing else, whatever a library prints. On a
-terminal, progress is a bar in one line that is removed at the end; into a file or a pipe, it is a
+terminal, progress is a bar in one line, which is removed at the end. In a file or a pipe, it is a
 plain line every ten seconds.
 """
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 # Seconds between two updates, on a terminal and elsewhere.
 UPDATE_SECONDS = {True: 0.1, False: 10.0}
-# A narrower terminal shows the figures alone.
+# A narrower terminal shows only the figures.
 MIN_COLUMNS_FOR_BAR = 80
 
 
 @contextmanager
 def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Callable[[], bool]]:
-    """Yields a function that tells whether a signal to end has come (Ctrl-C, …).
+    """Yields a function that says whether a signal to end has come, such as Ctrl-C.
 
-    The second signal interrupts at once, and so does the first while ``at_once()`` is true: there
-    is nothing to keep.
+    The second signal interrupts at once. The first signal does so, too, while ``at_once()`` is true,
+    because there are no results to keep.
     """
     received: list[int] = []
 
@@ -49,12 +49,14 @@ def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Call
 
 def print_result(value: Mapping[str, Any], as_json: bool, text: str) -> None:
     """Prints ``value`` as one line of JSON (NaN as null), or ``text`` for people."""
-    print(json.dumps(json_values(value), allow_nan=False) if as_json else text)
+    if as_json:
+        text = json.dumps(json_values(value), allow_nan=False)
+    print(text)
 
 
 @contextmanager
 def clean_stdout() -> Iterator[None]:
-    """Redirects what is printed inside the block to stderr, so that stdout has the result alone."""
+    """Redirects what is printed inside the block to stderr, so that stdout has only the result."""
     with redirect_stdout(sys.stderr):
         yield
 
@@ -72,15 +74,13 @@ class ProgressBar:
     is_wanted = True
 
     def __init__(self, description: str, unit: str = "", stream: TextIO | None = None) -> None:
-        """Without a ``unit``, the bar shows only the share that is done."""
+        """Creates a bar. Without a ``unit``, it shows only the share that is done."""
         self.description = description
         self.unit = unit
         self.stream = stream or sys.stderr
-        self.is_terminal = self.stream.isatty() and os.environ.get("TERM") not in (
-            "dumb",
-            "unknown",
-        )
-        # The time of the first call, and what was done by then.
+        can_redraw = os.environ.get("TERM") not in ("dumb", "unknown")
+        self.is_terminal = can_redraw and self.stream.isatty()
+        # The time of the first call, and its progress.
         self._start: tuple[float, float] | None = None
         self._last_update = 0.0
         self._progress: Progress | None = None
@@ -95,7 +95,10 @@ class ProgressBar:
             self._progress = None
 
     def __call__(self, done: float, total: float | None = None) -> None:
-        """Shows the progress, unless the last update was a moment ago. KeyboardInterrupt if the command is to end."""
+        """Shows the progress, unless the last update was a moment ago.
+
+        Raises KeyboardInterrupt if the command has to end.
+        """
         if is_interrupted.is_set():
             raise KeyboardInterrupt
         if not ProgressBar.is_wanted:
@@ -107,7 +110,8 @@ class ProgressBar:
         if now - self._last_update < UPDATE_SECONDS[self.is_terminal]:
             return
         self._last_update = now
-        figures = self._figures(done, total, (done - self._start[1]) / (now - self._start[0]))
+        began, done_before = self._start
+        figures = self._figures(done, total, (done - done_before) / (now - began))
         if not self.is_terminal:
             print(f"{self.description}  {figures}", file=self.stream, flush=True)
             return
@@ -119,7 +123,7 @@ class ProgressBar:
         progress.refresh()
 
     def stage(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        """Shows work in stages, as `Watch.report` takes it; another description begins another stage."""
+        """Shows work in stages, with the arguments of `Watch.report`. A new description begins a stage."""
         if description is not None and description != self.description:
             self.description = description
             self._start = None
@@ -155,12 +159,11 @@ class ProgressBar:
         if not total:
             return f"{done:,.0f} {self.unit}  {rate:,.1f}/s"
         figures = f"{min(1.0, done / total):.0%}"
-        figures += f"  {done:,.0f} of {total:,.0f} {self.unit}  {rate:,.1f}/s" if self.unit else ""
-        return (
-            f"{figures}  {format_estimate(max(0.0, total - done) / rate)} left"
-            if rate > 0
-            else figures
-        )
+        if self.unit:
+            figures += f"  {done:,.0f} of {total:,.0f} {self.unit}  {rate:,.1f}/s"
+        if rate > 0:
+            figures += f"  {format_estimate(max(0.0, total - done) / rate)} left"
+        return figures
 
 
 class StderrHandler(logging.Handler):

@@ -85,10 +85,8 @@ def ablate(
     }
     print_result(result, as_json, _table(sweep, ranking))
     if sweep.reasons:
-        print(
-            f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}",
-            file=sys.stderr,
-        )
+        failures = f"{sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}"
+        print(f"error: {failures}", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -130,12 +128,11 @@ def run_experiment(
             line += f", ρ {final['undefined']}"
         print(line, file=sys.stderr)
 
-    # Runs on Ray are executed by threads, which check ``should_end`` themselves.
+    # Runs on Ray are executed in threads, which check ``should_end`` themselves.
+    at_once = cluster.room() if cluster else 1
     with stop_on_signal(lambda: cluster is None and not training) as should_end:
         try:
-            experiment = experiments.run_here(
-                experiment_id, execute_run, cluster.room() if cluster else 1
-            )
+            experiment = experiments.run_here(experiment_id, execute_run, at_once)
         except KeyboardInterrupt:
             raise stopped from None
     if should_end() and experiment.can_resume:

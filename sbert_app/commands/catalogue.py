@@ -61,21 +61,13 @@ def models(
         kinds.setdefault(name, "in the home folder")
     rows: list[dict[str, Any]] = []
     for name, kind in kinds.items():
-        rows.append(
-            {"name": name, "kind": kind, "here": cache.is_here(name), "bytes": sizes.get(name)}
-        )
+        is_here = cache.is_here(name)
+        rows.append({"name": name, "kind": kind, "here": is_here, "bytes": sizes.get(name)})
     for run in RunStore(place).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")
-            rows.append(
-                {
-                    "name": f"run:{run.id}",
-                    "kind": "run",
-                    "here": True,
-                    "bytes": size,
-                    "called": run.name,
-                }
-            )
+            entry = {"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size}
+            rows.append({**entry, "called": run.name})
     lines = []
     for row in rows:
         state = "here" if row["here"] else "to be fetched"
@@ -84,9 +76,8 @@ def models(
             disk_space = format_bytes(row["bytes"])
         elif not row["here"]:
             disk_space = DOWNLOADS.get(row["name"], "")
-        line = (
-            f"{row['name']:36} {row['kind']:18} {state:14} {disk_space:>8}  {row.get('called', '')}"
-        )
+        called = row.get("called", "")
+        line = f"{row['name']:36} {row['kind']:18} {state:14} {disk_space:>8}  {called}"
         lines.append(line.rstrip())
     lines.append("Any model of the Hub (org/name), folder and endpoint can be named as well.")
     print_result({"models": rows}, as_json, "\n".join(lines))
@@ -158,8 +149,11 @@ def data(
         return
     with options.received(name) as source:
         dataset = load_data(file.named(source), place)
-        others = {against: load_data(against, place, split="test")} if against else {}
-        findings = examine(dataset, open_model(model, home=place) if model else None, others)
+        evaluation_data = {}
+        if against:
+            evaluation_data[against] = load_data(against, place, split="test")
+        reader = open_model(model, home=place) if model else None
+        findings = examine(dataset, reader, evaluation_data)
         if clean is not None:
             read = DataName.parse(source)
             if not read.path.is_file():

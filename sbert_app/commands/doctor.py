@@ -89,6 +89,7 @@ def _extras() -> str:
 
 
 def _device(computing: options.Computing) -> str:
+    """Returns the device and its threads; for a CPU also the reason why no GPU is used."""
     import torch
 
     from training.device import describe_device, pick_device, pick_dtype
@@ -96,22 +97,20 @@ def _device(computing: options.Computing) -> str:
     device = pick_device(computing.device)
     dtype = str(pick_dtype(computing.dtype, device)).removeprefix("torch.")
     description = f"{describe_device(device)}, {dtype}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
-    return f"{description}; {_why_no_gpu()}" if device.type == "cpu" else description
-
-
-def _why_no_gpu() -> str:
-    """Returns the reason why PyTorch does not use a GPU, as a clause."""
-    import torch
-
+    if device.type != "cpu":
+        return description
+    # The reason why PyTorch does not use a GPU.
+    reason = "no GPU"
     if torch.version.cuda is None and torch.version.hip is None:
-        return f"no GPU, because PyTorch {torch.__version__} is built for the CPU alone"
-    if torch.cuda.is_available():
-        return "there is a GPU, which --device cpu leaves unused"
-    try:
-        torch.cuda.init()
-    except (AssertionError, RuntimeError) as error:
-        return f"no GPU for PyTorch {torch.__version__}: {first_line(error)}"
-    return "no GPU"
+        reason = f"no GPU, because PyTorch {torch.__version__} is built for the CPU alone"
+    elif torch.cuda.is_available():
+        reason = "there is a GPU, which --device cpu leaves unused"
+    else:
+        try:
+            torch.cuda.init()
+        except (AssertionError, RuntimeError) as error:
+            reason = f"no GPU for PyTorch {torch.__version__}: {first_line(error)}"
+    return f"{description}; {reason}"
 
 
 def _home(computing: options.Computing) -> str:
@@ -140,9 +139,8 @@ def _speed(computing: options.Computing) -> str:
     from training.models.encoder import Encoder
 
     home = computing.prepare()
-    encoder = Encoder.load(
-        options.ModelOptions().name, None, computing.dtype, computing.device, home
-    )
+    name = options.ModelOptions().name
+    encoder = Encoder.load(name, None, computing.dtype, computing.device, home)
     sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]
     encoder.encode(sentences)
     started = time.perf_counter()

@@ -114,10 +114,10 @@ def decision_lines(decisions: dict[str, Any]) -> str:
             measured = f"chosen on {choice['chosen_on']:,} pairs, measured on the other {choice['measured_on']:,}"
         if not choice["is_tested"]:
             measured = f"reached on one half, not tested; {measured}"
-        figures = ", ".join(
-            f"{name} {_percent(choice[name.lower()], 1)}" for name in ("precision", "recall", "F1")
-        )
-        lines.append(f"{choice['criterion']}: {threshold} on; {measured}: {figures}")
+        figures = []
+        for name in ("precision", "recall", "F1"):
+            figures.append(f"{name} {_percent(choice[name.lower()], 1)}")
+        lines.append(f"{choice['criterion']}: {threshold} on; {measured}: {', '.join(figures)}")
     return "\n".join(lines)
 
 
@@ -179,10 +179,8 @@ def _mteb_table(result: dict[str, Any]) -> str:
     lines = [f"{task}: {metric} {100 * value:.2f}, {result['seconds']:.1f} s"]
     for split, subsets in result["scores"].items():
         for subset, figures in subsets.items():
-            lines.append(
-                f"{split}, {subset}: "
-                + ", ".join(f"{name} {100 * x:.2f}" for name, x in figures.items())
-            )
+            metrics = ", ".join(f"{name} {100 * value:.2f}" for name, value in figures.items())
+            lines.append(f"{split}, {subset}: {metrics}")
     return "\n".join(lines)
 
 

@@ -20,8 +20,13 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.blocks import ShardJob
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.layout import Layout
-from sbert_app.services.files.matches import MatchOutputs, apply_threshold, threshold_of
-from sbert_app.services.files.report import ScoreReport
+from sbert_app.services.files.matches import (
+    MatchOutputs,
+    MatchSummary,
+    apply_threshold,
+    threshold_of,
+)
+from sbert_app.services.files.report import ScoreReport, ScoreSummary
 from sbert_app.services.files.score import score_file
 from sbert_app.services.files.writers import VECTORS, WRITERS, check_output
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
@@ -172,6 +177,7 @@ def encode(
     if parts.are_meant(source, output):
         if file.sheet:
             raise InputError("--sheet is for one file, not for parts; leave it out")
+        columns = (file.columns,) if file.columns else ()
         parts.run(
             "encode",
             source,
@@ -179,14 +185,12 @@ def encode(
             model,
             computing,
             normalize=normalize,
-            columns=(file.columns,) if file.columns else (),
+            columns=columns,
             encoding=file.encoding,
         )
         return
-    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (
-        input_path,
-        output_path,
-    ):
+    lines = file.columns is None
+    with pipe.files(source, output, computing.as_json, lines) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path = local_path(input_path)
             target = Path(output_path)
@@ -198,9 +202,8 @@ def encode(
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)
             summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
-        print_result(
-            asdict(summary), computing.as_json, summary.sentence.replace(output_path, output)
-        )
+        sentence = summary.sentence.replace(output_path, output)
+        print_result(asdict(summary), computing.as_json, sentence)
 
 
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
@@ -304,17 +307,18 @@ def score(
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
             # Errors of the file are reported before the model is loaded.
             table = open_table(local_path(input_path), file.encoding, file.sheet)
-            columns = table.reading.with_columns(
-                requested_columns(file.columns, table.reading)
-            ).pair()
+            requested = requested_columns(file.columns, table.reading)
+            columns = table.reading.with_columns(requested).pair()
             if criterion is not None:
                 _check_matching(criterion, outputs, table, columns)
             encoder = options.load_encoder(model, computing)
             reranker = options.load_cross_encoder(cross_encoder, computing)
             with stop_on_signal() as should_stop, ExitStack() as stack:
                 files = [target]
+                criteria: tuple[str, ...] = CRITERIA
                 if criterion is not None:
-                    # The scores with the types of their columns, to which the threshold is applied.
+                    criteria = (str(criterion),)
+                    # The threshold is applied to this file, whose columns have types.
                     beside = tempfile.TemporaryDirectory(
                         prefix=".sbert-lab-", dir=target.absolute().parent
                     )
@@ -326,7 +330,7 @@ def score(
                     reranker,
                     columns,
                     Watch.of(bar, should_stop),
-                    criteria=(str(criterion),) if criterion else CRITERIA,
+                    criteria=criteria,
                     scale=file.scale,
                     labels=file.labels,
                     keep_unknown=keep_unknown,
@@ -349,22 +353,27 @@ def score(
                         files[1], summary.columns, cosine, limit, outputs, gold=summary.gold
                     )
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
-        values = summary.to_dict()
-        # Only pages need the rows, the histograms and the words for a missing score.
-        del values["head"]
-        if summary.report is not None:
-            values["report"] = {key: values["report"][key] for key in FIGURES}
-        if summary.gold is not None:
-            del values["gold"]["missing"]
-        lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
-        if matches is not None:
-            values["matches"] = json_values(asdict(matches))
-            lines.append(
-                f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
-                f"{matches.threshold:.4f} on; {format_count(matches.groups, 'group')} of duplicates among "
-                f"{format_count(matches.sentences, 'sentence')}, {matches.remaining:,} without them."
-            )
-        print_result(values, computing.as_json, "\n".join(lines))
+        _print_scores(summary, matches, computing.as_json)
+
+
+def _print_scores(summary: ScoreSummary, matches: MatchSummary | None, as_json: bool) -> None:
+    """Prints the summary of a scored file, and the matches if there is a threshold."""
+    values = summary.to_dict()
+    # Only pages need the rows, the histograms and the words for a missing score.
+    del values["head"]
+    if summary.report is not None:
+        values["report"] = {key: values["report"][key] for key in FIGURES}
+    if summary.gold is not None:
+        del values["gold"]["missing"]
+    lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
+    if matches is not None:
+        values["matches"] = json_values(asdict(matches))
+        lines.append(
+            f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
+            f"{matches.threshold:.4f} on; {format_count(matches.groups, 'group')} of duplicates among "
+            f"{format_count(matches.sentences, 'sentence')}, {matches.remaining:,} without them."
+        )
+    print_result(values, as_json, "\n".join(lines))
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
@@ -389,11 +398,9 @@ def _agreements(report: ScoreReport | None) -> list[str]:
             lines.append(f"{title}: {agreement.interval_method}, {agreement.n:,} rows")
             continue
         low, high = agreement.spearman_interval
-        interval = (
-            "too few rows for an interval"
-            if isnan(low)
-            else f"95% {100 * low:.2f} to {100 * high:.2f}"
-        )
+        interval = "too few rows for an interval"
+        if not isnan(low):
+            interval = f"95% {100 * low:.2f} to {100 * high:.2f}"
         lines.append(
             f"{title}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
             f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"

@@ -30,7 +30,7 @@ def default(
         # Options before the command are passed on to it.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
         return
-    place = options.prepare(home, offline=False)
+    place = options.prepare(home)
     sizes = dict.fromkeys((entry.name for entry in HOME), 0)
     for file in files_of(place):
         entry = home_entry(file.relative_to(place).as_posix())
@@ -42,7 +42,8 @@ def default(
         (False, "can be deleted"),
     ):
         group = [entry for entry in HOME if entry.is_work == is_work]
-        lines.append(f"{title}, {format_bytes(sum(sizes[entry.name] for entry in group))}")
+        size = sum(sizes[entry.name] for entry in group)
+        lines.append(f"{title}, {format_bytes(size)}")
         for entry in group:
             lines.append(f"  {format_bytes(sizes[entry.name]):>9}  {entry.name:17} {entry.what}")
     entries = []
@@ -60,16 +61,14 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
     Before version 1.0 a later version may not read these runs: also write the models that you need
     by runs export.
     """
-    saved = back_up(options.prepare(home, offline=False), file.expanduser())
+    saved = back_up(options.prepare(home), file.expanduser())
     for problem in saved.left_out:
         print(f"error: {problem}; it is not in the backup", file=sys.stderr)
     for run in saved.at_work:
-        print(
-            f"run {run} is at work: it is saved without its checkpoint and model", file=sys.stderr
-        )
-    print_result(
-        {"file": str(file), **saved._asdict()}, as_json, f"{saved.files:,} files are in {file}"
-    )
+        sentence = f"run {run} is at work: it is saved without its checkpoint and model"
+        print(sentence, file=sys.stderr)
+    result = {"file": str(file), **saved._asdict()}
+    print_result(result, as_json, f"{saved.files:,} files are in {file}")
     if saved.left_out:
         raise typer.Exit(1)
 
@@ -77,7 +76,7 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
 @home.command()
 def restore(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Restore what the home folder lacks from a backup. What is there stays as it is."""
-    restored, existing = restore_work(options.prepare(home, offline=False), file.expanduser())
+    restored, existing = restore_work(options.prepare(home), file.expanduser())
     for name in existing:
         print(f"{name} was there already and stays as it is", file=sys.stderr)
     sentence = f"restored {len(restored):,}, and {len(existing):,} were there already"

@@ -189,7 +189,9 @@ class FileOptions:
 
     def named(self, name: str) -> str:
         """Returns the name of data unchanged, or with these options if any of them is used."""
-        return self.data(name) if self.are_given else name
+        if self.are_given:
+            return self.data(name)
+        return name
 
     def data(self, name: str, option: str = "--data") -> str:
         """Returns names of data with absolute paths and with these options, unless the names have their own.
@@ -254,7 +256,7 @@ class Pipe:
                 with clean_stdout():
                     yield path, str(result)
             finally:
-                # Also if the command was stopped, or a later part of the input is damaged.
+                # Printed also if the command was stopped, or a later part of the input is damaged.
                 if result.exists():
                     stdout.flush()
                     with result.open("rb") as file:
@@ -324,7 +326,8 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
     @wraps(command)
     def run(**values: Any) -> T:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            options_of_group = {field.name: values.pop(field.name) for field in fields(group)}
+            values[name] = group(**options_of_group)
         return command(**values)
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -333,7 +336,7 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-def prepare(home: Path | None, offline: bool) -> Path:
+def prepare(home: Path | None, offline: bool = False) -> Path:
     """Returns the home folder. With ``offline``, all later use of the network is forbidden."""
     if offline:
         set_offline(True)
@@ -351,7 +354,9 @@ def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluste
     settings = Settings.gather(home=home, ray=address)
     if engine == "ray" and not settings.ray:
         settings = settings.model_copy(update={"ray": "local"})
-    return None if engine == "local" else RayCluster.of(settings)
+    if engine == "local":
+        return None
+    return RayCluster.of(settings)
 
 
 def check_engine(engine: str | None) -> None:
@@ -361,9 +366,8 @@ def check_engine(engine: str | None) -> None:
 
 def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
     """Opens a model of any kind."""
-    return open_model(
-        model.name, model.pooling, computing.dtype, computing.device, computing.prepare()
-    )
+    home = computing.prepare()
+    return open_model(model.name, model.pooling, computing.dtype, computing.device, home)
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
@@ -375,9 +379,9 @@ def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | No
     """Opens the cross-encoder of this name, if there is a name."""
     if not name:
         return None
-    return required(
-        open_model(name, None, computing.dtype, computing.device, computing.prepare()), PairModel
-    )
+    home = computing.prepare()
+    model = open_model(name, None, computing.dtype, computing.device, home)
+    return required(model, PairModel)
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:

@@ -61,13 +61,13 @@ def list_runs(
     as_json: options.Json = False,
 ) -> None:
     """List runs, the newest first."""
-    store = RunStore(options.prepare(home, offline=False))
+    store = RunStore(options.prepare(home))
     stored = store.list(limit, cursor)
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
-    lines = [_line(run) for run in stored] or [
-        "no runs yet: start one with train, or on the Train page"
-    ]
+    lines = [_line(run) for run in stored]
+    if not lines:
+        lines = ["no runs yet: start one with train, or on the Train page"]
     if len(stored) == limit < store.count():
         lines.append(f"{store.count():,} runs in all; older ones: --cursor {stored[-1].id}")
     print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
@@ -134,9 +134,8 @@ def export(
     check_replaceable(target)
     with replace_folder(target) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
-    print_result(
-        {"id": run.id, "path": str(target)}, as_json, f"the model of {run.id} is in {target}"
-    )
+    result = {"id": run.id, "path": str(target)}
+    print_result(result, as_json, f"the model of {run.id} is in {target}")
 
 
 @runs.command()
@@ -179,7 +178,7 @@ def delete(
 
 def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
     """Opens the store, and the run with this id, beginning of an id, or name."""
-    store = RunStore(options.prepare(home, offline=False))
+    store = RunStore(options.prepare(home))
     return store, store.get(find_run(run, store.home))
 
 
@@ -190,11 +189,9 @@ def _print_run(run: Run, as_json: bool) -> None:
 def _line(run: Run) -> str:
     """Returns a run in one line: id, state, steps, best figure and name."""
     progress = run.progress
-    steps = (
-        f"{progress.step:,} of {progress.steps:,} steps"
-        if progress.steps
-        else f"{progress.step:,} steps"
-    )
+    steps = f"{progress.step:,} steps"
+    if progress.steps:
+        steps = f"{progress.step:,} of {progress.steps:,} steps"
     figure = ""
     if progress.best and progress.measure:
         metric = RUN_METRICS[progress.measure]
@@ -234,7 +231,7 @@ def worker(
     if once is None:
         cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
         if cluster is not None and not idle_seconds:
-            # So that the person who types this learns at once if the cluster does not answer.
+            # If the cluster does not answer, the person who types this learns it at once.
             cluster.connect()
         run_worker(place, device, idle_seconds or math.inf, cluster)
         return
@@ -273,7 +270,7 @@ def report(
     from sbert_app.pages.train.runs import run_report
 
     check_output(output, (".html",))
-    place = options.prepare(home, offline=False)
+    place = options.prepare(home)
     store = RunStore(place)
     if is_experiment(place, what):
         report = experiment_report(Experiments(RunQueue(store)).get(what))
@@ -281,8 +278,5 @@ def report(
         report = run_report(store, find_run(what.removeprefix("run:"), place), clean=str)
     write_text(output, report.html())
     size = output.stat().st_size
-    print_result(
-        {"path": str(output), "bytes": size},
-        as_json,
-        f"{report.title}: {output}, {format_bytes(size)}",
-    )
+    sentence = f"{report.title}: {output}, {format_bytes(size)}"
+    print_result({"path": str(output), "bytes": size}, as_json, sentence)

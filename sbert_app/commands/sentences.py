@@ -52,14 +52,16 @@ def compare(
     label = ModelName.parse(model.name).label
     lines = [f"cosine         {comparison.cosine:.4f}   {label}, {comparison.pooling} pooling"]
     if comparison.cross_encoder is not None:
-        lines.append(
-            f"cross-encoder  {format_number(comparison.cross_score, 4)}   {comparison.cross_encoder}"
-        )
+        cross_score = format_number(comparison.cross_score, 4)
+        lines.append(f"cross-encoder  {cross_score}   {comparison.cross_encoder}")
     if comparison.attribution is not None:
         word_map = comparison.attribution
         lines.append(_word_line("A", word_map.words_a, word_map.matrix.sum(axis=1)))
         lines.append(_word_line("B", word_map.words_b, word_map.matrix.sum(axis=0)))
-    cut = [name for name, side in (("A", comparison.a), ("B", comparison.b)) if side.truncated]
+    cut = []
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        if side.truncated:
+            cut.append(name)
     if cut:
         lines.append(f"{' and '.join(cut)} is cut: the model reads {encoder.max_length:,} tokens")
     lines += comparison.warnings
@@ -70,9 +72,10 @@ def compare(
 
 def _word_line(name: str, words: Sequence[str], shares: np.ndarray) -> str:
     """Returns the words of a sentence with their shares of the cosine."""
-    return f"words of {name}     " + "  ".join(
-        f"{word} {share:+.3f}" for word, share in zip(words, shares, strict=True)
-    )
+    line = f"words of {name}   "
+    for word, share in zip(words, shares, strict=True):
+        line += f"  {word} {share:+.3f}"
+    return line
 
 
 @options.grouped
@@ -96,7 +99,7 @@ def search(
     Vectors are kept in the home folder: the next search of the same sentences is quick.
     """
     place = computing.prepare()
-    # Before the model is loaded.
+    # Checked first, so that a mistake is reported before the model is loaded.
     check_query(query, k)
     with (
         options.received(source, lines=True) as path,
@@ -109,10 +112,15 @@ def search(
         reranker = options.load_cross_encoder(cross_encoder, computing)
         result = find(space, query, encoder.for_role("query"), k, reranker, keep_unknown)
     lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}"]
-    lines.append(("score   " if reranker else "") + "cosine       row  sentence")
+    head = "cosine       row  sentence"
+    if reranker:
+        head = f"score   {head}"
+    lines.append(head)
     for hit in result.hits:
         line = f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}"
-        lines.append(f"{hit.cross_score:.4f}  {line}" if reranker else line)
+        if reranker:
+            line = f"{hit.cross_score:.4f}  {line}"
+        lines.append(line)
     lines += [*corpus.notes, *result.warnings]
     values = {"model": space.model, "data": corpus.name, **result.to_json()}
     print_result(values, computing.as_json, "\n".join(lines))
@@ -237,9 +245,9 @@ def export(
 
     home = computing.prepare()
     source, file = file.of(source)
-    clustering = (
-        ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
-    )
+    clustering = ClusterSettings(HDBSCAN)
+    if clusters:
+        clustering = ClusterSettings(K_MEANS, num_clusters=clusters)
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
     with (

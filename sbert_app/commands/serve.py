@@ -157,10 +157,10 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
                 try:
                     webview.start(icon=str(asset("icon.png")))
                 except webview.errors.WebViewException as error:
-                    message = (
-                        f"neither Qt nor GTK is installed: {install_command('desktop')} installs Qt"
-                    )
-                    raise InputError(message) from error
+                    command = install_command("desktop")
+                    raise InputError(
+                        f"neither Qt nor GTK is installed: {command} installs Qt"
+                    ) from error
                 raise KeyboardInterrupt
 
             run(Settings.gather(home=place, host="127.0.0.1", port="0"), show)

@@ -16,6 +16,7 @@ from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.data.load import load_data
 from training.data.transforms import POSITIVE_FROM
 from training.evaluation.match_scores import BEST_F1, PRECISION
+from training.models.model import Model
 from training.names import ModelName
 
 
@@ -56,7 +57,12 @@ def threshold(
     pairs and by the same precision. Any model, endpoints too. Pairs of your own decide; those that
     come with the app show how.
     """
-    before = None if was is None else ModelThreshold.parse(was)
+    before = None
+    if was is not None:
+        before = ModelThreshold.parse(was)
+    if match_from is None:
+        match_from = POSITIVE_FROM
+    criteria = (f"{PRECISION}={precision:g}", BEST_F1)
     home = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
     with (
@@ -65,18 +71,11 @@ def threshold(
         ProgressBar("scoring", "sentences") as bar,
     ):
         rows = load_data(file.named(source), home, split="test")
-        advice = advise(
-            name,
-            rows,
-            lambda other: options.load_model(
-                replace(model, model=str(other), pooling=None), computing
-            ),
-            home,
-            (f"{PRECISION}={precision:g}", BEST_F1),
-            before,
-            POSITIVE_FROM if match_from is None else match_from,
-            Watch.of(bar),
-        )
+
+        def load(other: ModelName) -> Model:
+            return options.load_model(replace(model, model=str(other), pooling=None), computing)
+
+        advice = advise(name, rows, load, home, criteria, before, match_from, Watch.of(bar))
     notes = [*rows.notes, *advice.notes]
     if data == EXAMPLE:
         notes.insert(0, ABOUT_EXAMPLE)

@@ -88,14 +88,8 @@ def train(
             f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}"
         )
     if seeds is not None or (resume and is_experiment(place, resume)):
-        _train_seeds(
-            store,
-            settings,
-            seeds or "",
-            resume,
-            options.cluster_of(place, engine, address),
-            as_json,
-        )
+        cluster = options.cluster_of(place, engine, address)
+        _train_seeds(store, settings, seeds or "", resume, cluster, as_json)
         return
     if preview:
         _preview(store, settings, as_json)
@@ -130,9 +124,9 @@ def train(
                 for triplet in event.get("negatives", ())[:EXAMPLES]:
                     print(_triplet_lines(triplet), file=sys.stderr)
             elif event["kind"] == "train":
-                bar.description = (
-                    "loss not finite" if event["loss"] is None else f"loss {event['loss']:.4f}"
-                )
+                bar.description = "loss not finite"
+                if event["loss"] is not None:
+                    bar.description = f"loss {event['loss']:.4f}"
                 bar(event["step"], event["steps"])
 
         try:
@@ -166,13 +160,17 @@ def _with_settings(command: Callable[..., None]) -> None:
         description = f"{setting.sentence()}."
         if setting.words:
             description += f" [{setting.words}]"
+        complete = None
+        if setting.name in ("base", "teacher"):
+            complete = options.complete_models
         option = Option(
             setting.option,
             metavar=setting.metavar or "|".join(filter(None, setting.choices)) or None,
             help=description,
-            autocompletion=options.complete_models if setting.name in ("base", "teacher") else None,
+            autocompletion=complete,
         )
-        annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
+        type_: Any = list[str] if setting.joint else setting.type
+        annotation: Any = Annotated[type_ | None, option]
         parameters.append(
             inspect.Parameter(setting.name, kind, default=None, annotation=annotation)
         )
@@ -184,6 +182,8 @@ _with_settings(train)
 
 
 def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
+    """Mines hard negatives, and prints some of them."""
+    # The import of torch takes seconds.
     from training.trainer.negatives import PREVIEWED, mine_for
 
     config = _config(store, settings)
@@ -276,7 +276,9 @@ def _train_seeds(
 
 def _summary(result: RunResult, warnings: Sequence[str]) -> str:
     head = f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"
-    lines = [f"{head}: {result.reason}" if result.reason else head]
+    if result.reason:
+        head += f": {result.reason}"
+    lines = [head]
     for title, figures in (
         ("before", result.baseline),
         ("best", result.best),
@@ -287,9 +289,8 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
         for name, metric in RUN_METRICS.items():
             # Losses have the factor 1.
             if metric.factor > 1 and figures.get(name) is not None:
-                lines.append(
-                    f"{title:7} {name} {metric.format(figures[name])} at step {figures['step']:,}"
-                )
+                value = metric.format(figures[name])
+                lines.append(f"{title:7} {name} {value} at step {figures['step']:,}")
         for dimension, value in (figures.get("by_dimension") or {}).items():
             lines.append(f"{title:7} with {dimension} dimensions {100 * value:.2f}")
     if result.test:

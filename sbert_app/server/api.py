@@ -152,7 +152,7 @@ def document_router(services: Services) -> APIRouter:
 
     @routes.get(f"/{teacher.SHEET}", include_in_schema=False)
     def sheet(request: Request) -> Response:
-        """The questions of a class, to be printed. The parameters are those of its link; ``answers=1`` adds answers."""
+        """The printed sheet of a class. It takes the parameters of the class's link; ``answers=1`` adds the answers."""
         try:
             return HTMLResponse(teacher.sheet(dict(request.query_params), services.access))
         except UserFacingError as error:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -22,8 +22,8 @@ from sbert_app.server.workarounds import ShortHeartbeats
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 
-# Gradio compresses its scripts and styles itself. Compressing vectors and files is not worth the
-# time.
+# Gradio compresses its scripts and styles itself, and compressing vectors and files takes longer than
+# it saves.
 NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "application/octet-stream")
 
 
@@ -34,17 +34,31 @@ def create_app(services: Services) -> FastAPI:
     if settings.auth:
         account = login.Account(*settings.auth, settings.token, settings.session_days)
     tools = None
+    tool_routes = None
     if settings.mcp:
         # Few people ask for tools, and the SDK takes time to import.
         from sbert_app.server.mcp import McpServer
 
         tools = McpServer(services)
-    middleware = _middleware(settings, account)
-    pages = Pages(services, [layer for layer in middleware if layer.cls is CORSMiddleware])
+        tool_routes = tools.routes()
+    # The layer that lets other sites read the answers.
+    cross_origin = []
+    if settings.allow_origins:
+        layer = Middleware(
+            CORSMiddleware,
+            allow_origins=settings.allow_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+        )
+        cross_origin.append(layer)
+    pages = Pages(services, cross_origin)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with pages.lifespan(), tools.manager.run() if tools else nullcontext():
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(pages.lifespan())
+            if tools:
+                await stack.enter_async_context(tools.manager.run())
             yield
 
     app = FastAPI(
@@ -57,9 +71,9 @@ def create_app(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         exception_handlers=HANDLERS,
-        middleware=middleware,
+        middleware=_middleware(settings, account, cross_origin),
         lifespan=lifespan,
-        routes=tools.routes() if tools else [],
+        routes=tool_routes,
     )
     if account:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
@@ -71,7 +85,11 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
-def _middleware(settings: Settings, account: login.Account | None) -> list[Middleware]:
+def _middleware(
+    settings: Settings,
+    account: login.Account | None,
+    cross_origin: list[Middleware],
+) -> list[Middleware]:
     """Returns the layers of ASGI middleware, from the outside inwards."""
     layers = [
         Middleware(AnswerHeaders, on_space="SPACE_ID" in os.environ),
@@ -81,18 +99,11 @@ def _middleware(settings: Settings, account: login.Account | None) -> list[Middl
             origins=settings.allow_origins,
             has_proxy=bool(settings.proxies),
         ),
+        *cross_origin,
     ]
-    if settings.allow_origins:
-        origins = settings.allow_origins
-        layers.append(
-            Middleware(
-                CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
-            )
-        )
     if account:
-        layers.append(
-            Middleware(login.LoginRequired, account=account, root_path=settings.root_path)
-        )
+        required = Middleware(login.LoginRequired, account=account, root_path=settings.root_path)
+        layers.append(required)
     layers += [
         Middleware(
             GZipMiddleware,

@@ -108,7 +108,7 @@ class Endpoint:
         self.answer: TypeAdapter[Any] = TypeAdapter(self.answer_type)
         self.threads = CapacityLimiter(threads)
         self.quota = Quota(at_once)
-        # A lock for each visitor who waits.
+        # A lock for each visitor whose request waits or is computed.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, call: Call, body: Body) -> Any:
@@ -139,12 +139,13 @@ class Endpoint:
                 log.exception("%s failed", self.name)
                 raise InternalError(INTERNAL_ERROR) from error
 
-        # A request is counted before it takes a thread that others wait for. If there is only one
-        # thread, at most one request of each visitor waits for it, so that a visitor with many
-        # requests does not hold up the others.
+        # A request is counted before it waits for a thread. If there is only one thread, at most one
+        # request of each visitor waits for it, so that a visitor with many requests does not hold
+        # up the others.
         with self.quota.held(call.visitor):
             turn = self._turns.setdefault(call.visitor, asyncio.Lock())
-            async with turn if self.threads.total_tokens == 1 else nullcontext():
+            has_one_thread = self.threads.total_tokens == 1
+            async with turn if has_one_thread else nullcontext():
                 return await to_thread.run_sync(compute, limiter=self.threads_for(call, body))
 
     def threads_for(self, call: Call, body: Body) -> CapacityLimiter:
@@ -154,7 +155,8 @@ class Endpoint:
 
 def files_at(request: Request, services: Services) -> str:
     """Returns the prefix of the addresses of the app's files: the path of a file follows it."""
-    return f"{str(request.base_url).rstrip('/')}{services.settings.root_path}/gradio_api/file="
+    base = str(request.base_url).rstrip("/")
+    return f"{base}{services.settings.root_path}/gradio_api/file="
 
 
 def register(endpoint: Endpoint, services: Services) -> None:
@@ -163,15 +165,14 @@ def register(endpoint: Endpoint, services: Services) -> None:
 
     async def call(*arguments: Any) -> Any:
         *values, request = arguments
-        # Clients of Gradio send defaults too. They are left out, as for a body that a person has
-        # written.
+        # Clients of Gradio send defaults too. They are left out, as a body that a person has written
+        # leaves them out.
         values_by_name = {}
         for (name, field), value in zip(fields.items(), values, strict=False):
             if field.is_required() or value != field.default:
                 values_by_name[name] = value
-        return await endpoint.run(
-            Call(services, visitor_of(request)), endpoint.body.parse(values_by_name)
-        )
+        body = endpoint.body.parse(values_by_name)
+        return await endpoint.run(Call(services, visitor_of(request)), body)
 
     # Gradio reads the names, types and defaults of the arguments from the signature.
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

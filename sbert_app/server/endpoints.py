@@ -113,10 +113,11 @@ def compare(call: Call, body: CompareBody) -> Compared:
     if body.second:
         second = ModelName.parse(body.second)
         # Only models that compare tokens have a score of tokens.
-        second_comparison = score_tokens(models, second, *pair) or compare_by_name(
-            models, *pair, second
-        )
-        answer.second = second_comparison.to_json()
+        token_score = score_tokens(models, second, *pair)
+        if token_score is None:
+            answer.second = compare_by_name(models, *pair, second).to_json()
+        else:
+            answer.second = token_score.to_json()
     return answer
 
 
@@ -261,19 +262,22 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
         # The threshold is applied to the scores in the Parquet file.
         if ending != ".parquet":
             formats.append(".parquet")
+    cross_encoder = None
+    if body.cross_encoder not in ("", "none"):
+        cross_encoder = body.cross_encoder
     task = ScoreRequest(
         source=path,
         columns=columns,
         model=body.model,
         pooling=body.pooling,
-        cross_encoder=body.cross_encoder if body.cross_encoder not in ("", "none") else None,
+        cross_encoder=cross_encoder,
         formats=tuple(formats),
         criteria=criteria,
         keep_unknown=body.keep_unknown,
         read_as=body.read_as,
     )
     if task.columns is None:
-        # A question is asked at once, and not by a job that fails.
+        # A question about the columns is asked at once; otherwise the job would fail with it.
         open_table(path, body.encoding or None).reading.check()
     job, summary = services.scoring.run(task, call.visitor, body.encoding)
     answer = summary.to_dict()
@@ -283,9 +287,9 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
         matches = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
         outputs = [Path(output) for output in matches.outputs]
         scored = next(output for output in outputs if output.suffix == ending)
-        answer["matches"] = json_values(
-            asdict(matches) | {"outputs": [output.name for output in outputs]}
-        )
+        figures = asdict(matches)
+        figures["outputs"] = [output.name for output in outputs]
+        answer["matches"] = json_values(figures)
     answer["file"] = {"path": str(scored), "url": f"{call.files}{scored}", "orig_name": scored.name}
     return SCORED_FILE.validate_python(answer)
 
@@ -369,7 +373,8 @@ class ListRunsBody(Body):
 
 def list_runs(call: Call, body: ListRunsBody) -> list[RunState]:
     """Runs, the newest first."""
-    return list(map(_state, call.services.jobs.store.list(body.limit, body.cursor)))
+    runs = call.services.jobs.store.list(body.limit, body.cursor)
+    return list(map(_state, runs))
 
 
 class ProjectBody(Body):

@@ -81,9 +81,8 @@ def mistake(errors: Sequence[Any]) -> str:
         return f"{place} {error['ctx']['error']}"
     if kind in {"string_too_long", "too_long"}:
         unit = "characters" if isinstance(value, str) else "items"
-        return (
-            f"{place} has {len(value):,} {unit}; at most {error['ctx']['max_length']:,} are taken"
-        )
+        most = error["ctx"]["max_length"]
+        return f"{place} has {len(value):,} {unit}; at most {most:,} are taken"
     message = error["msg"]
     return f"{place} is {quoted(value)}: {message[:1].lower()}{message[1:]}"
 

@@ -44,9 +44,8 @@ class WaitingEvents:
     def count(self, visitor: str) -> int:
         """Returns the number of waiting events of a visitor."""
         oldest = time.monotonic() - WAITING_SECONDS
-        self._waiting = {
-            event: entry for event, entry in self._waiting.items() if entry[1] > oldest
-        }
+        entries = self._waiting.items()
+        self._waiting = {event: entry for event, entry in entries if entry[1] > oldest}
         return sum(address == visitor for address, _ in self._waiting.values())
 
     def add(self, event: str, visitor: str) -> None:
@@ -96,9 +95,8 @@ class BoundedEvents:
         visitor = visitor_of(HTTPConnection(scope))
         if self.waiting.count(visitor) >= MOST_WAITING:
             sentence = f"{MOST_WAITING} events from your address wait for their turn; wait until one is answered"
-            await error_answer(scope["path"], 429, sentence, {"Retry-After": "1"})(
-                scope, receive, send
-            )
+            refusal = error_answer(scope["path"], 429, sentence, {"Retry-After": "1"})
+            await refusal(scope, receive, send)
             return
         body = await Request(scope, receive).body()
         try:
@@ -129,9 +127,8 @@ class BoundedEvents:
     def _note(self, key: tuple[str, str]) -> None:
         """Notes the time of an event of a session."""
         now = time.monotonic()
-        self._joined = {
-            page: joined for page, joined in self._joined.items() if now - joined < UNREAD_SECONDS
-        }
+        oldest = now - UNREAD_SECONDS
+        self._joined = {page: last for page, last in self._joined.items() if last > oldest}
         self._joined[key] = now
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,6 +180,5 @@ class BoundedEvents:
             """Discards the messages."""
 
         query = urlencode({"session_hash": session}).encode()
-        await self.app(
-            {**scope, "method": "GET", "path": page + READ, "query_string": query}, receive, send
-        )
+        reading = {**scope, "method": "GET", "path": page + READ, "query_string": query}
+        await self.app(reading, receive, send)

@@ -1,8 +1,8 @@
 """The routes of Gradio that the pages and gradio_client need; all others are answered 404.
 
 Gradio has more routes than the pages use: recordings, deep links that show what another visitor has
-sent, icons of any size. The app's limits do not cover those, and a new version may add further
-ones, so this is a list of open routes.
+sent, icons of any size. The app's limits do not cover those routes, and a new version may add others.
+So the routes that are open are listed here.
 """
 
 import re
@@ -44,7 +44,6 @@ def without_deep_link(scope: Scope) -> Scope:
     query = scope["query_string"].decode("latin-1")
     if "deep_link" not in unquote(query):
         return scope
-    parameters = [
-        item for item in parse_qsl(query, keep_blank_values=True) if item[0] != "deep_link"
-    ]
+    parameters = parse_qsl(query, keep_blank_values=True)
+    parameters = [item for item in parameters if item[0] != "deep_link"]
     return {**scope, "query_string": urlencode(parameters).encode()}

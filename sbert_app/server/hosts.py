@@ -106,9 +106,7 @@ class OwnSite:
                 await refuse(403, sentence, scope, receive, send)
                 return
             if not self.has_proxy:
-                trusted = [
-                    (name, value) for name, value in scope["headers"] if name != b"x-forwarded-host"
-                ]
+                trusted = [item for item in scope["headers"] if item[0] != b"x-forwarded-host"]
                 scope = {**scope, "headers": trusted}
         await self.app(scope, receive, send)
 

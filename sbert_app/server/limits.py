@@ -97,16 +97,22 @@ class BodyLimits:
             await self._pass_on(scope, incoming, send)
         except RefusedRequestError as refusal:
             await incoming.drain()
-            answer = error_answer(
-                scope["path"], refusal.status, refusal.sentence, {"Connection": "close"}
-            )
+            headers = {"Connection": "close"}
+            answer = error_answer(scope["path"], refusal.status, refusal.sentence, headers)
             await answer(scope, receive, send)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on to the app. Raises RefusedRequestError if it breaks a limit."""
+        path = scope["path"]
         # Each page has its own address for uploads.
-        is_upload = scope["path"].rstrip("/").endswith(UPLOAD)
-        most = self.of_upload + ENVELOPE if is_upload else _most_of(scope["path"])
+        is_upload = path.rstrip("/").endswith(UPLOAD)
+        most = MOST_BODY
+        if is_upload:
+            most = self.of_upload + ENVELOPE
+        elif path == "/login":
+            most = MOST_LOGIN
+        elif "/gradio_api/" in path:
+            most = MOST_EVENT
         headers = Headers(scope=scope)
         encoding = (headers.get("content-encoding") or "identity").lower()
         if encoding != "identity":
@@ -120,12 +126,14 @@ class BodyLimits:
         if is_upload:
             # Without a content length, the upload counts as the largest one.
             await self._check_room(scope, length or most)
-            await self.app(scope, _limited(receive, most, _boundary_of(headers)), send)
+            _, _, boundary = headers.get("content-type", "").partition("boundary=")
+            boundary = boundary.partition(";")[0].strip().strip('"')
+            await self.app(scope, _limited(receive, most, boundary), send)
             return
         body = await _read(receive, most)
         # None: the client has disconnected.
         if body is not None:
-            await self.app(scope, replay(_checked(body, scope["path"]), receive), send)
+            await self.app(scope, replay(_checked(body, path), receive), send)
 
     async def _check_room(self, scope: Scope, size: int) -> None:
         """Raises RefusedRequestError if the folder, the disk or the visitor's quota has no space for ``size`` bytes."""
@@ -150,13 +158,6 @@ class BodyLimits:
         self._size += size
 
 
-def _most_of(path: str) -> int:
-    """Returns the maximum size of a body that is not an upload, in bytes."""
-    if path == "/login":
-        return MOST_LOGIN
-    return MOST_EVENT if "/gradio_api/" in path else MOST_BODY
-
-
 class _Incoming:
     """A ``receive`` that knows whether the whole body has arrived."""
 
@@ -175,7 +176,8 @@ class _Incoming:
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while not self._done and size < MOST_DRAINED:
-                    size += len((await self()).get("body", b""))
+                    message = await self()
+                    size += len(message.get("body", b""))
 
 
 def _too_large(is_upload: bool, most: int, length: int = 0) -> RefusedRequestError:
@@ -247,12 +249,6 @@ def _checked(body: bytes, path: str) -> bytes:
     if has_surrogates:
         return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
     return body
-
-
-def _boundary_of(headers: Headers) -> str:
-    """Returns the boundary of a form, or ""."""
-    _, _, value = headers.get("content-type", "").partition("boundary=")
-    return value.partition(";")[0].strip().strip('"')
 
 
 def _limited(receive: Receive, most: int, boundary: str) -> Receive:

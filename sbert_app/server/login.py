@@ -130,11 +130,9 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         visitor = visitor_of(request)
 
         def refusal(sentence: str, page: str, status: int) -> Response:
-            answer = (
-                login_page(root_path, page, sentence)
-                if is_browser
-                else JSONResponse({"error": sentence})
-            )
+            if not is_browser:
+                return JSONResponse({"error": sentence}, status)
+            answer = login_page(root_path, page, sentence)
             answer.status_code = status
             return answer
 
@@ -157,8 +155,9 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         attempts.give_back(visitor)
         if is_browser:
             # Two slashes, or a slash and a backslash, would lead to another site.
-            is_own_page = page.startswith("/") and not page.startswith(("//", "/\\"))
-            answer = RedirectResponse(root_path + (page if is_own_page else "/"), 303)
+            if not page.startswith("/") or page.startswith(("//", "/\\")):
+                page = "/"
+            answer = RedirectResponse(root_path + page, 303)
         else:
             answer = JSONResponse({"success": True})
         answer.set_cookie(

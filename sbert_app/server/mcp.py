@@ -90,7 +90,9 @@ class McpServer:
             with self.connections.held(visitor):
                 await self.manager.handle_request(scope, receive, send)
         except TooManyRequestsError:
-            sentence = f"{MOST_CONNECTIONS} connections to the MCP server are open from your address; wait until one"
-            await JSONResponse({"error": f"{sentence} is closed"}, 429, {"Retry-After": "1"})(
-                scope, receive, send
+            sentence = (
+                f"{MOST_CONNECTIONS} connections to the MCP server are open from your address; "
+                "wait until one is closed"
             )
+            refusal = JSONResponse({"error": sentence}, 429, {"Retry-After": "1"})
+            await refusal(scope, receive, send)

@@ -64,8 +64,9 @@ class Pages:
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
-        # Pages that have been built, and those of them that somebody has requested.
+        # All pages that have been built.
         self._built: dict[str, FastAPI] = {}
+        # The pages whose lifespan has begun, because somebody has requested them.
         self._open: dict[str, FastAPI] = {}
         # Set when the first request has been answered.
         self.has_answered = threading.Event()
@@ -88,25 +89,26 @@ class Pages:
             await unknown(scope, receive, send)
             return
         scope = without_deep_link(scope)
-        root = self._services.settings.root_path
-        if not is_page:
-            app = await self._page(FRONT)
-            await app(_below(root, scope, path), receive, send)
-            self.has_answered.set()
-            return
-        answer = self._quick_answer(scope, name, rest)
-        if answer is not None:
-            await answer(scope, receive, send)
-            return
+        if is_page:
+            answer = self._quick_answer(scope, name, rest)
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
+        else:
+            name = FRONT
         app = await self._page(name)
         if path == f"/{name}":
-            # Otherwise Starlette redirects to this path, which would break the relative links of
-            # the page.
+            # Without the slash, Starlette would redirect to the path with it, which breaks the
+            # relative links of the page.
             path = f"{path}/"
-        await app(_below(root, scope, path), receive, send)
+        # A proxy cuts the root path off, but Starlette finds a mounted app by the whole path.
+        root = self._services.settings.root_path
+        await app({**scope, "path": f"{root}{path}", "root_path": root}, receive, send)
+        if name == FRONT:
+            self.has_answered.set()
 
     def _quick_answer(self, scope: Scope, name: str, rest: str) -> Response | None:
-        """Returns the answer to a request below the name of a page that does not need the page, or None."""
+        """Returns the answer to a request for a page if it does not need the page itself, or else None."""
         root = self._services.settings.root_path
         query = scope["query_string"].decode("latin-1")
         query = f"?{query}" if query else ""
@@ -114,7 +116,10 @@ class Pages:
             return RedirectResponse(f"{root}/{query}")
         if rest.split("/")[0] in SHARED:
             return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
-        if not rest and name not in self._built and _is_navigation(scope):
+        # A browser gets a page that waits for this one; other programs wait until the page is built.
+        accept = Headers(scope=scope).get("accept", "")
+        is_navigation = scope["method"] == "GET" and "text/html" in accept
+        if not rest and name not in self._built and is_navigation:
             return HTMLResponse(standalone("opening", current=name, root=f"{root}/"))
         return None
 
@@ -134,9 +139,9 @@ class Pages:
         if name in self._open:
             return self._open[name]
         app = await self._build(name)
-        # The lifespan, which FastAPI does not enter for an app that is mounted while the server
-        # runs, starts Gradio's queue. That looks for events a thousand times a second, so it is not
-        # started for pages that nobody uses.
+        # The lifespan starts Gradio's queue. FastAPI does not enter the lifespan of an app that is
+        # mounted while the server runs. The queue looks for events a thousand times a second, so it
+        # is not started for pages that nobody uses.
         async with self._building:
             if name not in self._open:
                 await self._stack.enter_async_context(app.router.lifespan_context(app))
@@ -195,16 +200,6 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     # uploaded. A mounted app does not count as launched.
     app.has_launched = True
     return app
-
-
-def _below(root: str, scope: Scope, path: str) -> Scope:
-    """Returns a scope with the path that a proxy has cut, because Starlette finds a mounted app by the whole path."""
-    return {**scope, "path": f"{root}{path}", "root_path": root}
-
-
-def _is_navigation(scope: Scope) -> bool:
-    """Whether a browser requests a page to show it. Scripts and other programs can wait until the page is built."""
-    return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 async def _no_answer(request: Request, error: HTTPException) -> Response:

@@ -1,9 +1,9 @@
 """Serves the app: opens the socket, runs uvicorn in a thread, limits connections, and ends the process at a signal.
 
-The number of connections is limited in all and for each address, because each connection is an open
-file, and a process can have only so many. The time for the header of a request is limited too: a
-client that never sends the rest would hold its connection for good. A client that does not read its
-answer is disconnected, as the answer takes memory.
+The number of connections is limited, in all and for each address, because each connection is an open
+file, and the number of open files of a process is limited. The time for the header of a request is
+limited, too: a client that never sends the rest would hold its connection for ever. A client that
+does not read its answer is disconnected, as the answer takes memory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         InputError: the port is taken, or this machine does not have the address.
     """
     if sys.platform != "win32":
-        # Only the account of the app can read the files that it, or a process of it, writes.
+        # Only the account of the app can read the files that the app and its processes write.
         os.umask(0o077)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["GRADIO_TEMP_DIR"] = str(settings.temp_folder)
@@ -115,12 +115,12 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         code = 0
     is_ending.set()
     server.should_exit = True
-    # The server waits for requests, which wait for the services. The requests may start more work
-    # until the server has ended, so the services are closed again afterwards.
+    # The server waits for requests, which wait for the services, so the services are closed first.
+    # Requests may start more work until the server has ended, so they are closed again afterwards.
     services.close()
     serving.join(2 * LAST_SECONDS)
     services.close()
-    # No library needs an orderly shutdown, and the results of daemon threads are not needed any
+    # No library needs an orderly shutdown, and nobody waits for the results of daemon threads any
     # more.
     sys.stdout.flush()
     os._exit(code)
@@ -138,9 +138,8 @@ def warm_up(services: Services, pages: Pages) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """Returns a socket that listens on this address; port 0 is any free one. Raises InputError if this fails."""
     try:
-        family, _, _, _, target = socket.getaddrinfo(
-            host.strip("[]"), port, type=socket.SOCK_STREAM
-        )[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, _, _, _, target = addresses[0]
         bound = socket.create_server(target[:2], family=family, backlog=2_048)
         # asyncio sets TCP_NODELAY only on sockets that state their protocol. Without it an answer
         # may wait for 40 ms.
@@ -204,18 +203,16 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         address = str(peer[0])
         is_proxy = any(ip_address(address) in network for network in self._proxies)
         is_full = self._open.total() >= self._most
-        is_address_full = (
-            self._open[address] >= min(MOST_OF_ADDRESS, self._most // 2) and not is_proxy
-        )
+        most_of_address = min(MOST_OF_ADDRESS, self._most // 2)
+        is_address_full = not is_proxy and self._open[address] >= most_of_address
         if is_full or is_address_full:
-            waiting = (
-                other for other in self._without_header if is_full or other._address == address
-            )
-            oldest = next(waiting, None)
-            if oldest is None:
+            for oldest in self._without_header:
+                if is_full or oldest._address == address:
+                    oldest._close()
+                    break
+            else:
                 transport.abort()
                 return
-            oldest._close()
         self._address = address
         self._open[address] += 1
         self._await_header()

@@ -135,7 +135,8 @@ def _checked(component: Any, value: Any) -> Any:
     has_list = is_multiple or isinstance(component, gr.BrowserState | gr.CheckboxGroup)
     if isinstance(value, list) != has_list:
         raise gr.Error(WRONG, print_exception=False)
-    for item in value if has_list else [value]:
+    items = value if has_list else [value]
+    for item in items:
         # bool is a subclass of int.
         if isinstance(item, bool) or not isinstance(item, types):
             raise gr.Error(WRONG, print_exception=False)

@@ -48,8 +48,8 @@ PUBLIC_RUNS = (
 )
 # The assumed tokens of a row of a run that does not limit them.
 USUAL_TOKENS = 256
-# Layers and dimensions of the largest model with random weights, which are those of BERT-base.
-# Larger models would fill the memory.
+# Layers and dimensions of the largest model with random weights, as BERT-base has them. Larger models
+# would fill the memory.
 MOST_SCRATCH = (12, 768)
 
 # A run by its id or its name, or random weights.
@@ -62,13 +62,13 @@ class AccessPolicy:
     def __init__(
         self, folders: Iterable[Path] = (), endpoints: Collection[str] = (), is_public: bool = False
     ) -> None:
-        """Create a policy. A public app fetches nothing from the Hub and trains for few steps."""
+        """Creates a policy. A public app fetches nothing from the Hub and trains for few steps."""
         self._is_public = is_public
         self._folders = [folder.expanduser().resolve() for folder in folders]
         self._endpoints = endpoints
 
     def check_model(self, name: str) -> str:
-        """Returns ``name`` if a visitor may use this model. InputError, which reveals no files, if not."""
+        """Returns ``name`` if a visitor may use this model. Otherwise raises InputError, which reveals no files."""
         model = ModelName.parse(name)
         layers, dimensions = model.scratch_shape or (0, 0)
         most_layers, most_dimensions = MOST_SCRATCH
@@ -84,20 +84,14 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
-        if (
-            self._is_public
-            and model.name not in (*ENCODERS, *CROSS_ENCODERS, *BASELINES)
-            and not is_own(model)
-        ):
+        is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
+        if self._is_public and not is_known and model.name not in ENCODERS:
             models = f"{', '.join(ENCODERS)} and those of its runs"
             raise _refused(f"this app is open to everybody and has the models {models}")
-        is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
+        if is_known or self._in_allowed_folder(model.name):
+            return name
         on_hub = is_repo_id(model.name)
-        if (
-            self._in_allowed_folder(model.name)
-            or is_known
-            or (on_hub and not os.path.lexists(model.name))
-        ):
+        if on_hub and not os.path.lexists(model.name):
             return name
         if on_hub:
             # The loader's sentence for an unknown name, so that visitors do not learn which files
@@ -110,7 +104,10 @@ class AccessPolicy:
         )
 
     def check_data(self, name: str) -> str:
-        """Returns ``name`` if a visitor may use all data sets that it joins by +. InputError as `check_model`."""
+        """Returns ``name`` if a visitor may use all data sets that it joins by +.
+
+        Raises InputError as `check_model`.
+        """
         data = DataName.parse(name)
         # As a path, "<upload>+<other path>" is in the folder of uploads, but the loader reads it as
         # two names.
@@ -131,12 +128,10 @@ class AccessPolicy:
                 )
             if not part.is_set and not self._in_allowed_folder(part.name):
                 quotation = _quoted(name if data.is_retrieval else str(part))
-                paths = "(paths are for the command line and serve --allow-path)"
-                offered = (
-                    "stsb"
-                    if self._is_public
-                    else f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
-                )
+                offered = "stsb"
+                if not self._is_public:
+                    paths = "(paths are for the command line and serve --allow-path)"
+                    offered = f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
                 meant = did_you_mean(part.name.partition(":")[0], DATA_SETS)
                 raise _refused(
                     f"data {quotation} cannot be used here; upload a file, or give {offered}{meant}"
@@ -144,16 +139,18 @@ class AccessPolicy:
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:
-        """The config of a run whose base, teacher and data a visitor may use. InputError as `check_model`."""
+        """The config of a run whose base, teacher and data a visitor may use. Raises InputError as `check_model`."""
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
             if name != HELD_OUT:
                 self.check_data(name)
-        return self._short(config) if self._is_public else config
+        if self._is_public:
+            return self._short(config)
+        return config
 
     def _short(self, config: RunConfig) -> RunConfig:
-        """The config of a run of a public app, with few steps. InputError if its batches are too large."""
+        """The config of a run of a public app, with few steps. Raises InputError if its batches are too large."""
         steps = config.max_steps or 0
         if not 1 <= steps <= MOST_PUBLIC_STEPS:
             steps = MOST_PUBLIC_STEPS
@@ -179,9 +176,7 @@ class AccessPolicy:
             # The name is too long, a cycle of links, the home of an unknown user, or contains a
             # NUL.
             return False
-        return path.is_absolute() and any(
-            path != folder and path.is_relative_to(folder) for folder in self._folders
-        )
+        return path.is_absolute() and any(folder in path.parents for folder in self._folders)
 
 
 def is_own(model: ModelName) -> bool:
@@ -257,7 +252,7 @@ class Quota:
             return used.first + self._window - self._clock()
 
     def add(self, visitor: str, amount: float = 1) -> None:
-        """Count an amount, even if it exceeds the quota."""
+        """Counts an amount, even if it exceeds the quota."""
         with self._lock:
             now = self._clock()
             used = self._now(visitor) or _Used(0, now, now)
@@ -267,7 +262,7 @@ class Quota:
                 self._used.popitem(last=False)
 
     def take(self, visitor: str, amount: float = 1) -> float:
-        """Count an amount if it may be used now. Returns `seconds_to_wait`."""
+        """Counts an amount if it may be used now. Returns `seconds_to_wait`."""
         with self._lock:
             wait = self.seconds_to_wait(visitor, amount)
             if wait == 0:
@@ -275,7 +270,7 @@ class Quota:
             return wait
 
     def give_back(self, visitor: str, amount: float = inf) -> None:
-        """Give back an amount; by default everything."""
+        """Gives back an amount; by default everything."""
         with self._lock:
             used = self._used.pop(visitor, None)
             if used is not None and used.amount > amount:
@@ -283,7 +278,7 @@ class Quota:
 
     @contextmanager
     def held(self, visitor: str) -> Iterator[None]:
-        """Take one during the block. Raises TooManyRequestsError if the visitor already has ``most``."""
+        """Takes one during the block. Raises TooManyRequestsError if the visitor already has ``most``."""
         if self.take(visitor):
             raise TooManyRequestsError(
                 f"{self.most:g} such requests from your address are being worked on; wait until one is answered"

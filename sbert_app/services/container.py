@@ -58,7 +58,7 @@ class Services:
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
-        """Create the services. Models are loaded at their first use."""
+        """Creates the services. Models are loaded at their first use."""
         make_home(settings.home)
         folders = [settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths]
         access = AccessPolicy(folders, settings.allow_endpoints, settings.public)
@@ -83,7 +83,7 @@ class Services:
         )
 
     def warm(self) -> None:
-        """Load the default models and run them once, so that the first request is fast."""
+        """Loads the default models and runs them once, so that the first request is fast."""
         self.temp.clean()
         regularly(CLEANED_SECONDS, self.temp.clean)
         regularly(IDLE_SECONDS, partial(self.models.drop_idle, 60 * self.settings.keep_alive))
@@ -99,12 +99,12 @@ class Services:
             log.warning("the default model could not be loaded: %s", error)
 
     def close(self) -> None:
-        """Stop all background work, so that no incomplete files remain."""
+        """Stops all background work, so that no incomplete files remain."""
         self.scoring.close()
         self.tasks.close()
 
     def check_kept_room(self, file: Path) -> None:
-        """Raises InputError if there is no space for a copy of this file with the uploads that runs need."""
+        """Raises InputError if a copy of this file would exceed the space for the uploads that runs need."""
         uploads = self.settings.home / "data" / "uploads"
         most = self.settings.temp_limit_mb << 20
         if file.stat().st_size + folder_size(uploads) > most:
@@ -114,16 +114,17 @@ class Services:
             )
 
     def calibrate_later(self, model: str, pooling: str) -> None:
-        """Calibrate the cosine of a model in a background thread: this pooling first, then the others.
+        """Calibrates the cosine of a model in a background thread: this pooling first, then the others.
 
         A model that cannot be calibrated is not tried again. Nothing is sent to an endpoint.
         """
         if model in self._calibrating or ModelName.parse(model).endpoint:
             return
         self._calibrating[model] = True
-        threading.Thread(
+        thread = threading.Thread(
             target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True
-        ).start()
+        )
+        thread.start()
 
     def is_calibrating(self, model: str) -> bool:
         """Whether a model is being calibrated."""
@@ -132,9 +133,8 @@ class Services:
     def _calibrate(self, model: str, pooling: str) -> None:
         try:
             encoder = self.models.get(model, VectorModel)
-            for name in filter(
-                encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))
-            ):
+            poolings = dict.fromkeys((pooling, "mean", "max", "cls"))
+            for name in filter(encoder.allows_pooling, poolings):
                 stored_curve(encoder.with_pooling(name), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)

@@ -27,7 +27,7 @@ _connecting = threading.Lock()
 
 
 class ActorLostError(Exception):
-    """An actor has died, alone or with its node."""
+    """An actor has died, possibly with its whole node."""
 
 
 @dataclass
@@ -52,16 +52,18 @@ class RayCluster:
     @classmethod
     def of(cls, settings: Settings) -> RayCluster | None:
         """The cluster that the settings name; None if runs are executed on this machine."""
-        return cls(settings.ray, settings.ray_gpus, settings.ray_cpus) if settings.ray else None
+        if not settings.ray:
+            return None
+        return cls(settings.ray, settings.ray_gpus, settings.ray_cpus)
 
     def connect(self) -> Any:
-        """The module ``ray``, connected. InputError if it is missing, or there is no cluster at the address."""
+        """The module ``ray``, connected. Raises InputError if it is not installed, or no cluster has the address."""
         # No call of Ray starts a cluster implicitly.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
-            # Everybody who can reach Ray can execute code. Without this option for clusters of
-            # several machines, which Ray documents for Windows and macOS but reads everywhere, it
-            # listens only on 127.0.0.1. Other accounts of the machine need the token.
+            # Everybody who can reach Ray can execute code. Ray listens only on 127.0.0.1 while this
+            # option for clusters of several machines is off; Ray documents it for Windows and macOS,
+            # but reads it everywhere. Other accounts of the machine need the token.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
@@ -88,7 +90,7 @@ class RayCluster:
                         signal.signal(signal.SIGTERM, handler)
             if not self._raylet and not place.startswith("ray://"):
                 here = ray.get_runtime_context().get_node_id()
-                (node,) = (node for node in ray.nodes() if node["NodeID"] == here)
+                [node] = [node for node in ray.nodes() if node["NodeID"] == here]
                 self._raylet = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         return ray
 
@@ -96,16 +98,12 @@ class RayCluster:
         """An actor for a run: an idle one, or a new one, which waits for free resources."""
         with suppress(IndexError):
             return self.idle.pop()
-        taken = self.resources()
-        return (
-            self.connect()
-            .remote(kind)
-            .options(num_cpus=taken["CPU"], num_gpus=taken["GPU"])
-            .remote()
-        )
+        amounts = self.resources()
+        actor_class = self.connect().remote(kind)
+        return actor_class.options(num_cpus=amounts["CPU"], num_gpus=amounts["GPU"]).remote()
 
     def release(self, is_over: bool) -> None:
-        """End idle actors, which frees their resources; if ``is_over``, also end the connection."""
+        """Ends idle actors, which frees their resources; if ``is_over``, also ends the connection."""
         with suppress(InputError, ActorLostError), ray_errors():
             while self.idle:
                 self.connect().kill(self.idle.pop())
@@ -118,22 +116,23 @@ class RayCluster:
             _connect(self._raylet)
 
     def resources(self) -> dict[str, float]:
-        """The resources of a run by Ray's names: CPU, GPU. InputError as `connect`."""
+        """The resources of a run by Ray's names: CPU, GPU. Raises InputError as `connect`."""
         nodes = self.nodes()
         gpus = self.gpus
         if gpus is None:
             gpus = float(any(node.get("GPU") for node in nodes))
         cpus = self.cpus
         if cpus is None:
-            cpus = (
-                1.0
-                if gpus
-                else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
-            )
+            cpus = 1.0
+            if not gpus:
+                cpus = min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
         return {"CPU": cpus, "GPU": gpus}
 
     def room(self) -> int:
-        """The number of runs that the cluster can execute at the same time, at least one. InputError as `connect`."""
+        """The number of runs that the cluster can execute at the same time, at least one.
+
+        Raises InputError as `connect`.
+        """
         needed = {name: amount for name, amount in self.resources().items() if amount}
         runs = 0
         if needed:
@@ -142,25 +141,26 @@ class RayCluster:
         return max(1, runs)
 
     def nodes(self) -> list[dict[str, float]]:
-        """The resources of each node that is alive. InputError as `connect`."""
+        """The resources of each node that is alive. Raises InputError as `connect`."""
         return [node["Resources"] for node in self.connect().nodes() if node["Alive"]]
 
 
 def disconnect() -> None:
-    """End the connection, and a cluster that `RayCluster.connect` has started."""
+    """Ends the connection, and a cluster that `RayCluster.connect` has started."""
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         ray.shutdown()
 
 
 def _place(address: str) -> str:
-    """The address; for "auto", as ``ray.init`` documents, $RAY_ADDRESS, or that of the latest cluster's file."""
+    """The address. As ``ray.init`` documents, "auto" is $RAY_ADDRESS, or the address in the latest cluster's file."""
     if address != "auto":
         return address
     if os.environ.get("RAY_ADDRESS"):
         return os.environ["RAY_ADDRESS"]
-    last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
-    return last.read_text(encoding="utf-8").strip() if last.exists() else ""
+    folder = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray")
+    latest = folder / "ray_current_cluster"
+    return latest.read_text(encoding="utf-8").strip() if latest.exists() else ""
 
 
 def _connect(place: str) -> None:
@@ -173,7 +173,7 @@ def _connect(place: str) -> None:
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Turn the errors of Ray into `ActorLostError` if the actor has died, and otherwise into InputError."""
+    """Turns the errors of Ray into `ActorLostError` if the actor has died, and otherwise into InputError."""
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:

@@ -121,17 +121,13 @@ class Task(threading.Thread):
 
     def _report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
         current, _, _, since = self._latest
-        is_new = description is not None and description != current
-        self._latest = (
-            description or current,
-            done,
-            total,
-            time.perf_counter() if is_new else since,
-        )
+        if description is not None and description != current:
+            since = time.perf_counter()
+        self._latest = (description or current, done, total, since)
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
-    """Run ``work(watch)``, which cannot be stopped, such as loading a model, as a stage of another task.
+    """Runs ``work(watch)``, which cannot be stopped, such as loading a model, as a stage of another task.
 
     Raises StoppedError as soon as ``watch`` does; the work then ends by itself. Raises the error of
     ``work``.
@@ -162,7 +158,7 @@ class TaskRunner:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Stop all tasks, and give them time to remove incomplete files."""
+        """Stops all tasks, and gives them time to remove incomplete files."""
         tasks = list(self._at_work)
         deadline = time.monotonic() + CLOSE_SECONDS
         for task in tasks:
@@ -171,7 +167,7 @@ class TaskRunner:
             task.join(max(0.0, deadline - time.monotonic()))
 
     def start(self, owner: Owner, description: str, work: Callable[[Watch], Any]) -> Task:
-        """Start a task that replaces the owner's earlier task."""
+        """Starts a task that replaces the owner's earlier task."""
         task = Task(description, work)
         with self._lock:
             before = self._tasks.get(owner)
@@ -189,7 +185,7 @@ class TaskRunner:
     def run(
         self, owner: Owner, description: str, work: Callable[[Watch], Any]
     ) -> Iterator[TaskProgress | TaskResult]:
-        """Start a task and yield its progress, followed by its result. Closing the iterator stops the task.
+        """Starts a task and yields its progress, followed by its result. Closing the iterator stops the task.
 
         Raises the error of ``work``; StoppedError after `stop`, and SupersededError when the owner
         starts another task. The thread then ends by itself.
@@ -201,7 +197,9 @@ class TaskRunner:
                     break
                 yield progress
             if task.stopping.is_set():
-                raise SupersededError if task.is_superseded else StoppedError
+                if task.is_superseded:
+                    raise SupersededError
+                raise StoppedError
             yield task.result()
         finally:
             task.stopping.set()
@@ -212,7 +210,7 @@ class TaskRunner:
             task.stopping.set()
 
     def forget(self, session: str) -> None:
-        """Stop all tasks of a session, whose browser has left the page."""
+        """Stops all tasks of a session, whose browser has left the page."""
         for owner in list(self._tasks):
             if isinstance(owner, tuple) and owner[0] == session:
                 self.stop(owner)

@@ -29,7 +29,7 @@ class Report(Protocol):
     """A function that receives progress. It is cheap enough to be called at every step."""
 
     def __call__(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        """Report ``done`` of ``total``. A new ``description`` starts a stage with its own rate and remaining time."""
+        """Reports ``done`` of ``total``. A new ``description`` starts a stage with its own rate and remaining time."""
 
 
 def _ignore(done: float, description: str | None = None, total: float = 1.0, /) -> None:
@@ -59,13 +59,13 @@ class Watch:
         return cls(report, should_stop)
 
     def check(self) -> None:
-        """Raise StoppedError if the work should stop."""
+        """Raises StoppedError if the work should stop."""
         if self.should_stop():
             raise StoppedError
 
     @contextmanager
     def holding(self, lock: threading.Lock | threading.Semaphore) -> Iterator[None]:
-        """Hold a lock in the block. Raises StoppedError if the work should stop while it waits for the lock."""
+        """Holds a lock in the block. Raises StoppedError if the work should stop while it waits for the lock."""
         while not lock.acquire(timeout=POLL_SECONDS):
             self.check()
         try:
@@ -74,11 +74,11 @@ class Watch:
             lock.release()
 
     def on_progress(self, done: float, total: float | None = None) -> None:
-        """Report progress, as a callback of the functions of `training`; ``total`` is None while it is unknown."""
+        """Reports progress, as a callback of the functions of `training`; ``total`` is None while it is unknown."""
         self.report(done, None, total or max(done, 1))
 
     def stage(self, description: str) -> Watch:
-        """Start a stage and return a watch for it. It reports the stage's name again after a download has reported."""
+        """Starts a stage, and returns a watch that repeats its name after a download has reported another."""
 
         def report(done: float, text: str | None = None, total: float = 1.0, /) -> None:
             self.report(done, text or description, total)

@@ -37,8 +37,8 @@ log = logging.getLogger("sbert_lab.services")
 
 # The shipped curves by "model|pooling".
 SHIPPED = asset("calibration.json")
-# The only curve whose range of scores was measured on other text than STSb, the SemEval sets and
-# SICK-R. There it holds 57 to 73 of 100 pairs instead of 80.
+# The only curve whose range of scores was also measured on text other than STSb, the SemEval sets and
+# SICK-R. On that text the range contains 57 to 73 of 100 pairs instead of 80.
 MEASURED_ELSEWHERE = (DEFAULT_MODEL, "mean")
 # The number of pairs for the curve of a model that ships without one, as a person waits for it.
 QUICK_PAIRS = 2_000
@@ -80,7 +80,9 @@ def is_set_aside(model: str, pooling: str, home: Path, weights: str) -> bool:
 def _own_curve(model: str, pooling: str, home: Path) -> Calibration | None:
     store = own_curves(home)
     key = curve_key(model, pooling)
-    return store.get(key) if store.path(key).exists() else None
+    if not store.path(key).exists():
+        return None
+    return store.get(key)
 
 
 def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
@@ -114,6 +116,7 @@ def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
         return curve
     data = load_data(FITTED_ON, home)
     count = min(QUICK_PAIRS, len(data))
+    # Rows at equal distances, because the data set is sorted by genre.
     rows = np.linspace(0, len(data) - 1, count).round().astype(int)
     curve = replace(calibrate(encoder, data.select(rows.tolist())), weights=weights)
     try:

@@ -2,7 +2,7 @@
 
 `compare` pools the token vectors of both sentences in three ways, from one pass of the encoder, and
 attributes the cosine to words. `leave_one_out` measures the effect of each word. `compare_all`
-measures the contrast of the paper's introduction: N encodings, or N(N-1)/2 passes of a
+measures what the paper's introduction compares: N sentences take N encodings, or N(N-1)/2 passes of a
 cross-encoder.
 """
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -180,14 +181,14 @@ def compare(
     cross_report = ReadReport()
     if cross_encoder is not None:
         cross_started = time.perf_counter()
-        scores = check_finite(
-            cross_encoder, cross_encoder.predict([(a, b)], report=cross_report), [THE_PAIR]
-        )
-        cross_score = float(scores[0])
+        scores = cross_encoder.predict([(a, b)], report=cross_report)
+        cross_score = float(check_finite(cross_encoder, scores, [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - cross_started) * 1000
-        cross_is_blind = any(
-            _are_most(_unknown_words(side, cross_encoder), side) for side in (reading.a, reading.b)
-        )
+        for side in (reading.a, reading.b):
+            cross_is_blind |= _are_most(_unknown_words(side, cross_encoder), side)
+    advice = ""
+    if not (encoder.prompt or second.prompt):
+        advice = encoder.prompt_advice
     return Comparison(
         model=encoder.name,
         pooling=encoder.pooling,
@@ -200,7 +201,7 @@ def compare(
         no_map=reading.no_map,
         dimension=encoder.dimension,
         prompts=(encoder.prompt, second.prompt),
-        advice="" if encoder.prompt or second.prompt else encoder.prompt_advice,
+        advice=advice,
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
@@ -222,16 +223,16 @@ def _with_unknown(side: Side, encoder: VectorModel) -> Side:
 def _unknown_words(side: Side, model: Model) -> list[str]:
     """Returns the words of a sentence that a model does not know."""
     words = [word.text for word in words_in_text(side.words)]
-    return [
-        word for word, is_unknown in zip(words, model.is_unknown(words), strict=True) if is_unknown
-    ]
+    return list(compress(words, model.is_unknown(words)))
 
 
 def _are_most(unknown: Sequence[str], side: Side) -> bool:
     """Whether most words of a sentence are unknown. Known punctuation does not count as a word."""
-    words = [word.text for word in words_in_text(side.words)]
-    counted = [word for word in words if word in unknown or any(map(str.isalnum, word))]
-    return 2 * len(unknown) > len(counted)
+    count = 0
+    for word in words_in_text(side.words):
+        if word.text in unknown or any(map(str.isalnum, word.text)):
+            count += 1
+    return 2 * len(unknown) > count
 
 
 class _Reading(NamedTuple):
@@ -267,14 +268,15 @@ def _read_tokens(encoder: Encoder, second: Encoder, a: str, b: str) -> _Reading:
             v = _pool(second.with_pooling(pooling), second_tokens.hidden)
             cosines[pooling] = _cosine(u, v)
     ended = time.perf_counter()
+    attribution = None
+    if has_exact_map(encoder):
+        attribution = attribute_tokens(encoder, a, b, first_tokens, second_tokens)
     return _Reading(
         ended,
         cosines,
         _side(encoder, a, first_tokens),
         _side(second, b, second_tokens),
-        attribute_tokens(encoder, a, b, first_tokens, second_tokens)
-        if has_exact_map(encoder)
-        else None,
+        attribution,
     )
 
 
@@ -316,16 +318,15 @@ def compare_by_name(
     If the name of the model ends in ?prompt_name=query|document, the first sentence is read with
     the prompt for queries, and the second one with the prompt for documents.
     """
-    # Before a model is loaded.
+    # Checked here too, so that an empty sentence is reported before a model is loaded.
     _check(a, "first")
     _check(b, "second")
     pooling = pooling or model.pooling or ""
     model = replace(model, pooling=None)
     first, second = _by_role(models, model, pooling)
     comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second)
-    return replace(
-        comparison, model=str(model), own_pooling=models.get(model.weights, VectorModel).pooling
-    )
+    own_pooling = models.get(model.weights, VectorModel).pooling
+    return replace(comparison, model=str(model), own_pooling=own_pooling)
 
 
 class LeftOut(NamedTuple):

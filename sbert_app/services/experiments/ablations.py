@@ -22,6 +22,8 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+import scipy
+
 from sbert_app.services.results.results import Ranking, rank
 from sbert_app.services.store.documents import read_document
 from training.catalogue import DEFAULT_CROSS_ENCODER, asset
@@ -47,7 +49,7 @@ class Variant:
 class Ablation:
     """An ablation: variants that are tested against the ``default``, and the fields of a `RunConfig` that they share.
 
-    ``lesson`` is true for every base; ``of_base`` adds, for some bases, what their results show.
+    ``lesson`` holds for every base; ``of_base`` adds what the results of some bases show.
     """
 
     title: str
@@ -69,7 +71,7 @@ class Ablation:
         return self.common.get("objective") == "classification"
 
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a run's config that differ from the defaults. InputError if there is no such variant.
+        """The fields of a run's config that differ from the defaults. Raises InputError for an unknown variant.
 
         ``changes`` (max_steps, train_data, base …) apply to all variants, unless they are what
         varies.
@@ -83,12 +85,12 @@ class Ablation:
         return {**shared, **self.variants[variant].changes, "seed": seed, "name": name}
 
     def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
-        """The config of a run with these `fields`. InputError also if a value is out of range."""
+        """The config of a run with these `fields`. Raises InputError also if a value is out of range."""
         return RunConfig(**self.fields(variant, seed, changes))
 
 
 def _objective_variants() -> dict[str, Variant]:
-    """A variant for each objective, first those that learn from scores, last those that need a teacher."""
+    """A variant for each objective. Objectives that learn from scores come first, and those with a teacher last."""
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
     objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
@@ -105,7 +107,7 @@ ABLATIONS["objective"] = replace(ABLATIONS["objective"], variants=_objective_var
 
 
 def ablation(name: str) -> Ablation:
-    """The ablation of that name. Raises InputError if there is none."""
+    """The ablation of that name. Raises InputError if it does not exist."""
     if name not in ABLATIONS:
         raise InputError(f"there is no ablation {name!r}; choose {', '.join(ABLATIONS)}")
     return ABLATIONS[name]
@@ -156,7 +158,7 @@ class PrecomputedTable:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The fields of a `RunConfig` by which a sweep repeats these runs, without base and steps."""
+        """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
         config = ABLATIONS[self.ablation].config(self.runs[0].variant, 0)
         changes = {}
         for name in ("batch_size", "learning_rate"):
@@ -177,18 +179,21 @@ class PrecomputedTable:
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
     """The table that ships for an ablation of the default base; None if there is none."""
     file = folder / f"{name}.json"
-    return read_document(file, PrecomputedTable) if file.exists() else None
+    if not file.exists():
+        return None
+    return read_document(file, PrecomputedTable)
 
 
 def precomputed_tables(name: str, folder: Path = SHIPPED) -> dict[str, PrecomputedTable]:
     """The tables that ship for an ablation, by their base, "" if the base varies. The default base comes last."""
-    tables = [
-        read_document(file, PrecomputedTable) for file in sorted(folder.glob(f"{name}-*.json"))
-    ]
+    tables = {}
+    for file in sorted(folder.glob(f"{name}-*.json")):
+        table = read_document(file, PrecomputedTable)
+        tables[table.base] = table
     default = precomputed(name, folder)
     if default is not None:
-        tables.append(default)
-    return {table.base: table for table in tables}
+        tables[default.base] = default
+    return tables
 
 
 LEVEL = 0.95
@@ -220,10 +225,9 @@ class Summary:
         n = len(values)
         if n == 1:
             return cls(n, mean, None, None, None)
-        from scipy import stats
-
-        ci_half_width = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * stats.sem(values))
-        return cls(n, mean, statistics.stdev(values), mean - ci_half_width, mean + ci_half_width)
+        quantile = scipy.stats.t.ppf((1 + LEVEL) / 2, n - 1)
+        half_width = float(quantile * scipy.stats.sem(values))
+        return cls(n, mean, statistics.stdev(values), mean - half_width, mean + half_width)
 
 
 @dataclass(frozen=True)
@@ -241,18 +245,15 @@ class Paired:
     @classmethod
     def of(cls, variant: Mapping[int, float], default: Mapping[int, float]) -> Paired | None:
         """The comparison of values by seed; None if no seed has both."""
-        differences = [
-            variant[seed] - default[seed] for seed in sorted(variant.keys() & default.keys())
-        ]
+        seeds = sorted(variant.keys() & default.keys())
+        differences = [variant[seed] - default[seed] for seed in seeds]
         summary = Summary.of(differences)
         if summary is None:
             return None
         p = None
         if summary.deviation:
-            from scipy import stats
-
             # The paired t-test.
-            p = float(stats.ttest_1samp(differences, 0.0).pvalue)
+            p = float(scipy.stats.ttest_1samp(differences, 0.0).pvalue)
         return cls(summary, sum(value > 0 for value in differences), p)
 
     @property
@@ -320,6 +321,9 @@ def variant_rows(
     for name, variant in ablation.variants.items():
         bases = [value for (of, _), value in (before or {}).items() if of == name]
         is_default = name == ablation.default
+        against = None
+        if not is_default:
+            against = Paired.of(by_variant[name], by_variant[ablation.default])
         row = VariantRow(
             variant=name,
             label=variant.label,
@@ -327,9 +331,7 @@ def variant_rows(
             values=by_variant[name],
             before=statistics.fmean(bases) if bases else None,
             summary=Summary.of([*by_variant[name].values()]),
-            against=None
-            if is_default
-            else Paired.of(by_variant[name], by_variant[ablation.default]),
+            against=against,
             paper=variant.paper,
         )
         rows.append(row)
@@ -342,15 +344,19 @@ def variant_rows(
 
 
 def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
-    """The ranking of variants. The paired test compares each two of them over their common seeds."""
-    means = {
-        row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)
-    }
-    values = {row.variant: row.values for row in rows}
+    """The ranking of variants. The paired test compares every pair of them over their common seeds."""
+    means = {}
+    values = {}
+    for row in rows:
+        values[row.variant] = row.values
+        if row.summary and not isnan(row.summary.mean):
+            means[row.variant] = row.summary.mean
 
     def compare(a: str, b: str) -> tuple[float, float] | None:
         paired = Paired.of(values[a], values[b])
-        return None if paired is None or paired.p is None else (paired.difference.mean, paired.p)
+        if paired is None or paired.p is None:
+            return None
+        return paired.difference.mean, paired.p
 
     return rank(sorted(means, key=lambda name: -means[name]), compare)
 
@@ -400,17 +406,14 @@ def outcome(rows: Sequence[VariantRow]) -> str:
 
 def _behind(best: VariantRow, others: Sequence[VariantRow]) -> str:
     """The distances of the other variants from the best one."""
-    gaps = {
-        row.name: best.summary.mean - row.summary.mean
-        for row in others
-        if best.summary and row.summary
-    }
-    nearest = sorted(gaps, key=lambda name: gaps[name])
-    first, *rest = nearest
-    parts = [
-        f"{first} is {gaps[first]:.1f} points lower",
-        *(f"{name} {gaps[name]:.1f}" for name in rest),
-    ]
+    gaps = {}
+    for row in others:
+        if best.summary and row.summary:
+            gaps[row.name] = best.summary.mean - row.summary.mean
+    nearest, *rest = sorted(gaps, key=lambda name: gaps[name])
+    parts = [f"{nearest} is {gaps[nearest]:.1f} points lower"]
+    for name in rest:
+        parts.append(f"{name} {gaps[name]:.1f}")
     return _listed(parts)
 
 

@@ -87,18 +87,21 @@ def train_with(
     home: Path,
     should_stop: Callable[[], bool] | None = None,
 ) -> DefectRun:
-    """Train once with these defects.
+    """Trains once with these defects.
 
-    InputError if the data or the base cannot be loaded, or the run failed; StoppedError after a
-    stop.
+    Raises InputError if the data or the base cannot be loaded, or the run failed; StoppedError
+    after a stop.
     """
+    # The import of torch takes seconds.
     from training.trainer.train import train
 
+    base = RANDOM_BASE if "base" in defects else RAW_BERT
+    learning_rate = HIGH_RATE if "rate" in defects else RATE
     config = RunConfig(
         "regression",
-        base=RANDOM_BASE if "base" in defects else RAW_BERT,
+        base=base,
         pooling="mean",
-        learning_rate=HIGH_RATE if "rate" in defects else RATE,
+        learning_rate=learning_rate,
         batch_size=BATCH_SIZE,
         max_steps=steps,
         eval_every=max(1, steps // 3),
@@ -124,27 +127,31 @@ def train_with(
     if result.status == "failed":
         raise InputError(f"the run failed: {result.reason}")
     running = next(event for event in events if event.get("state") == "running")
-    trained = [event for event in events if event["kind"] == "train"]
-    measured = [event for event in events if event["kind"] == "eval"]
+
+    def values(kind: str, key: str) -> tuple[Any, ...]:
+        """One value of each event of a kind, with four decimals."""
+        return tuple(round(event[key], 4) for event in events if event["kind"] == kind)
+
     return DefectRun(
         defects=tuple(name for name in DEFECTS if name in defects),
         seed=seed,
         guess=round(running["guess"], 4),
-        loss_steps=tuple(event["step"] for event in trained),
-        losses=tuple(round(event["loss"], 4) for event in trained),
-        steps=tuple(event["step"] for event in measured),
-        rho=tuple(round(event["spearman"], 4) for event in measured),
-        random_cosine=tuple(round(event["random_cosine"], 4) for event in measured),
+        loss_steps=values("train", "step"),
+        losses=values("train", "loss"),
+        steps=values("eval", "step"),
+        rho=values("eval", "spearman"),
+        random_cosine=values("eval", "random_cosine"),
         warnings=tuple(warnings(events)),
         seconds=round(result.seconds, 1),
     )
 
 
 def _read(data: Dataset, defects: Collection[str]) -> Dataset:
-    """The data as the network reads it, which includes the padding if that is not masked."""
+    """The data as the network reads it: with padding, unless that is masked."""
     if "mask" not in defects:
         return data
     padding = " [PAD]" * POSITIONS
-    return replace(
-        data, columns=tuple([text + padding for text in column] for column in data.columns)
-    )
+    columns = []
+    for column in data.columns:
+        columns.append([text + padding for text in column])
+    return replace(data, columns=tuple(columns))

@@ -94,7 +94,10 @@ class ExperimentRecord(BaseModel):
 
 
 def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
-    """The runs of an ablation with the seeds 0 to ``seeds`` - 1. InputError for an unknown name, or without seeds."""
+    """The runs of an ablation with the seeds 0 to ``seeds`` - 1.
+
+    Raises InputError for an unknown name, or without seeds.
+    """
     if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
     grid = ablation(name)
@@ -107,7 +110,10 @@ def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRe
 
 
 def parse_seeds(text: object) -> tuple[int, ...]:
-    """The distinct seeds of a text such as "0-4" or "0, 3, 7". InputError if it cannot be read, or has too many."""
+    """The distinct seeds of a text such as "0-4" or "0, 3, 7".
+
+    Raises InputError if it cannot be read, or has too many.
+    """
     # A dict keeps the order.
     seeds: dict[int, None] = {}
     for part in str(text).split(","):
@@ -194,7 +200,7 @@ class Experiment:
 
     @property
     def state(self) -> str:
-        """Running while a run is queued or running, finished when all runs are, else failed or stopped."""
+        """Running while a run is queued or running, finished when all runs are finished, or else failed or stopped."""
         states = set(self.counts)
         if states & AT_WORK:
             return State.RUNNING
@@ -222,19 +228,18 @@ class Experiment:
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
-        return {
-            (cell.plan.label, cell.plan.seed): cell.value
-            for cell in self.cells
-            if cell.value is not None
-        }
+        values = {}
+        for cell in self.cells:
+            if cell.value is not None:
+                values[cell.plan.label, cell.plan.seed] = cell.value
+        return values
 
     @property
     def rows(self) -> list[VariantRow]:
-        before = {
-            (cell.plan.label, cell.plan.seed): cell.before
-            for cell in self.cells
-            if cell.before is not None
-        }
+        before = {}
+        for cell in self.cells:
+            if cell.before is not None:
+                before[cell.plan.label, cell.plan.seed] = cell.before
         return variant_rows(self.ablation, self.values, before)
 
     @property
@@ -249,9 +254,11 @@ class Experiment:
                 seconds.append(ended - started)
         if not seconds or self.state != State.RUNNING:
             return None
-        return statistics.median(seconds) * sum(
-            1 - cell.share for cell in self.cells if cell.state in AT_WORK
-        )
+        runs_left = 0.0
+        for cell in self.cells:
+            if cell.state in AT_WORK:
+                runs_left += 1 - cell.share
+        return statistics.median(seconds) * runs_left
 
     @property
     def _finished(self) -> list[Run]:
@@ -260,11 +267,10 @@ class Experiment:
     @property
     def reasons(self) -> list[str]:
         """The distinct reasons why runs failed."""
-        reasons = [
-            run.record.reason or "no reason was recorded"
-            for run in self.runs
-            if run.state == State.FAILED
-        ]
+        reasons = []
+        for run in self.runs:
+            if run.state == State.FAILED:
+                reasons.append(run.record.reason or "no reason was recorded")
         return list(dict.fromkeys(reasons))
 
 
@@ -285,7 +291,9 @@ class ExperimentEstimate:
 
     def seconds(self, rate: TrainingRate) -> float | None:
         durations = [rate.seconds(estimate) for estimate in self.estimates.values()]
-        return None if None in durations else self.seeds * sum(filter(None, durations))
+        if None in durations:
+            return None
+        return self.seeds * sum(filter(None, durations))
 
 
 class Experiments:
@@ -301,7 +309,7 @@ class Experiments:
         self._records = records(jobs.store.home)
 
     def get(self, experiment_id: str) -> Experiment:
-        """The experiment of that id. InputError if it does not exist, or its file is damaged."""
+        """The experiment of that id. Raises InputError if it does not exist, or its file is damaged."""
         return self._current(experiment_id, self._records.get(experiment_id))
 
     def list(self, kind: str, name: str | None = None) -> list[Experiment]:
@@ -321,7 +329,7 @@ class Experiments:
         return self._records.list().damaged
 
     def estimate(self, record: ExperimentRecord) -> ExperimentEstimate:
-        """The estimate of an experiment. InputError if a run could not start."""
+        """The estimate of an experiment. Raises InputError if a run could not start."""
         configs: dict[str, RunConfig] = {}
         for plan in record.runs:
             if plan.label not in configs:
@@ -334,32 +342,31 @@ class Experiments:
         return ExperimentEstimate(estimates, len(record.runs), model_bytes * len(record.runs))
 
     def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
-        """Queue the runs of a new experiment for a visitor (`RunQueue.start`).
+        """Queues the runs of a new experiment for a visitor (`RunQueue.start`).
 
-        InputError, before any run is queued, if one of them could not start.
+        Raises InputError, before any run is queued, if one of them could not start.
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
-        return self._create_missing(
-            experiment, partial(self.jobs.resume, visitor=visitor, grouped=True)
-        )
+        queue = partial(self.jobs.resume, visitor=visitor, grouped=True)
+        return self._create_missing(experiment, queue)
 
     def create(self, record: ExperimentRecord) -> Experiment:
-        """Create an experiment without runs. `resume` queues them, and `run_here` executes them."""
+        """Creates an experiment without runs. `resume` queues them, and `run_here` executes them."""
         self.estimate(record)
         words = slug(Path(record.name).stem) or "pairs"
         return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
 
     def stop(self, experiment_id: str) -> Experiment:
-        """Stop all queued and running runs. Finished ones stay."""
-        # The queued runs first, as otherwise the worker would start the next of them.
+        """Stops all queued and running runs. Finished ones stay."""
+        # The queued runs are stopped first; otherwise the worker would start the next one.
         for run in sorted(self.get(experiment_id).runs, key=lambda run: run.state == State.RUNNING):
             with suppress(RunError):
                 self.store.stop(run.id)
         return self.get(experiment_id)
 
     def resume(self, experiment_id: str) -> Experiment:
-        """Queue unfinished runs again, from their checkpoints, and new runs for deleted ones."""
+        """Queues unfinished runs again, from their checkpoints, and new runs for deleted ones."""
         experiment = self.get(experiment_id)
         if not experiment.can_resume:
             kind = experiment.record.kind
@@ -376,15 +383,20 @@ class Experiments:
     def run_here(
         self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1
     ) -> Experiment:
-        """Call ``execute`` with the id of each unfinished run, in this thread or in several."""
+        """Calls ``execute`` with the id of each unfinished run, in this thread or in several."""
         experiment = self._create_missing(self.get(experiment_id))
         unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
-        with ThreadPoolExecutor(at_once) as threads:
-            list((threads.map if at_once > 1 else map)(execute, unfinished))
+        if at_once > 1:
+            with ThreadPoolExecutor(at_once) as threads:
+                # Reading the results raises the errors of the threads.
+                list(threads.map(execute, unfinished))
+        else:
+            for run_id in unfinished:
+                execute(run_id)
         return self.get(experiment_id)
 
     def delete(self, experiment_id: str) -> None:
-        """Remove an experiment, its runs and their models. Raises InputError while a run is queued or running."""
+        """Removes an experiment, its runs and their models. Raises InputError while a run is queued or running."""
         experiment = self.get(experiment_id)
         if experiment.state == State.RUNNING:
             raise InputError(
@@ -397,7 +409,7 @@ class Experiments:
     def _create_missing(
         self, experiment: Experiment, queue: Callable[[str], Run] | None = None
     ) -> Experiment:
-        """Create the missing runs. Each is recorded before it is queued, so that none is computed twice."""
+        """Creates the missing runs. Each is recorded before it is queued, so that none is computed twice."""
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
@@ -418,9 +430,8 @@ class Experiments:
         return self.get(experiment.id)
 
     def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:
-        return Experiment(
-            experiment_id, record, [Cell(plan, self._run(plan)) for plan in record.runs]
-        )
+        cells = [Cell(plan, self._run(plan)) for plan in record.runs]
+        return Experiment(experiment_id, record, cells)
 
     def _run(self, plan: PlannedRun) -> Run | None:
         if plan.run is not None:

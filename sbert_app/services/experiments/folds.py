@@ -40,7 +40,7 @@ Folds = dict[str, list[int]]
 def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
     """One fold for each topic of the rows, the largest first.
 
-    InputError for fewer than two topics, more than 20, or a topic with too few pairs.
+    Raises InputError for fewer than two topics, more than 20, or a topic with too few pairs.
     """
     rows: Folds = {}
     for row, topic in enumerate(topics):
@@ -49,7 +49,8 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
         raise InputError(
             f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}"
         )
-    if small := [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]:
+    small = [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]
+    if small:
         raise InputError(
             f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least"
         )
@@ -59,7 +60,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
 def k_folds(data: Dataset, k: int) -> Folds:
     """k random folds of about equal size. Pairs that share a sentence are in the same fold.
 
-    InputError if k is out of range, or the folds would be too small.
+    Raises InputError if k is out of range, or the folds would be too small.
     """
     if not 2 <= k <= MAX_FOLDS:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
@@ -68,7 +69,8 @@ def k_folds(data: Dataset, k: int) -> Folds:
             f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least"
         )
     folds = sentence_folds(data.columns, k, seed=0)
-    if (sizes := np.bincount(folds, minlength=k)).min() < MIN_TEST_PAIRS:
+    sizes = np.bincount(folds, minlength=k)
+    if sizes.min() < MIN_TEST_PAIRS:
         raise InputError(
             f"{data.name} cannot be split into {k} folds: pairs that share a sentence stay together, and "
             f"{sizes.max():,} of its {len(data):,} pairs are in one fold. Choose fewer folds, or leave one topic out"
@@ -77,10 +79,10 @@ def k_folds(data: Dataset, k: int) -> Folds:
 
 
 def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
-    """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
+    """Reads a file of scored pairs and splits it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
 
-    ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or
-    cannot be split.
+    ``path`` may name an encoding, see `training.names`. Raises InputError if the file has no
+    scores, or cannot be split.
     """
     file = DataName.parse(str(path))
     with opened_file(file.path, file.encoding, file.sheet) as table:
@@ -105,17 +107,19 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
                 f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead"
             )
         topics = table.in_memory([column])[column]
-    return data, by_topic(data, [str(topics[row - 1]).strip() for row in data.rows])
+    # The rows of the data count from 1.
+    topics_of_rows = [str(topics[row - 1]).strip() for row in data.rows]
+    return data, by_topic(data, topics_of_rows)
 
 
 def start(
     path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any
 ) -> Experiment:
-    """Queue a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
+    """Queues a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
 
-    A fold is not tested on pairs that the base was trained on. InputError as `split`, if too few
-    other pairs are left, if a setting is out of range, and if too many runs are waiting, in total
-    or for this visitor.
+    A fold is not tested on pairs that the base was trained on. Raises InputError as `split`, if too
+    few other pairs are left, if a setting is out of range, and if too many runs are waiting, in
+    total or for this visitor.
     """
     data, folds = split(path, k)
     # A wrong setting is reported before anything is written.
@@ -139,12 +143,10 @@ def start(
         ):
             data_of_part = data.select(sorted(selected))
             pairs = zip(*data_of_part.columns, data_of_part.scores or (), strict=True)
-            files[field] = str(
-                keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home)
-            )
+            name_of_file = f"{stem}-{number}-{part}.csv"
+            files[field] = str(keep_pairs(name_of_file, pairs, experiments.store.home))
         config = {"objective": "regression", "name": f"{stem}, without {name}", **files, **changes}
         planned.append(PlannedRun(label=name, config=config, pairs=len(tested)))
     by = TOPIC if k is None else f"{k} folds"
-    return experiments.start(
-        ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned)), visitor
-    )
+    record = ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned))
+    return experiments.start(record, visitor)

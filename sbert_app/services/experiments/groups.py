@@ -52,15 +52,14 @@ def _group(key: str, path: Path, stamp: int) -> RunGroup:
         name = f"sweep: {ablation(record.name).title.lower()} {key}"
     if record.kind == SEEDS:
         name = f"{record.name}, seeds {record.by} {key}"
-    return RunGroup(
-        key, name, frozenset(plan.run for plan in record.runs if plan.run), record.kind == SEEDS
-    )
+    runs = frozenset(plan.run for plan in record.runs if plan.run)
+    return RunGroup(key, name, runs, differ_in_seed=record.kind == SEEDS)
 
 
 def matches(run: Run, group: RunGroup | None, text: str) -> bool:
     """Whether each word of a filter is in the name, id, state, settings or group of a run."""
     config = run.config
-    parts = (
+    parts = [
         run.name,
         run.id,
         run.state,
@@ -68,6 +67,8 @@ def matches(run: Run, group: RunGroup | None, text: str) -> bool:
         config.base,
         config.train_data,
         config.pooling,
-    )
-    haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
+    ]
+    if group:
+        parts.append(group.name)
+    haystack = " ".join(filter(None, parts)).lower()
     return all(word in haystack for word in text.lower().split())

@@ -42,9 +42,8 @@ RELAUNCH_SECONDS = 3.0
 # A hash of the schema of a RunConfig. It is part of the names of locks, so that after an upgrade a
 # worker of the earlier version, which cannot read new runs, does not prevent a new worker from
 # starting.
-FORMAT = blake2b(
-    repr([(name, *setting.choices) for name, setting in SETTINGS.items()]).encode(), digest_size=4
-).hexdigest()
+_SCHEMA = repr([(name, *setting.choices) for name, setting in SETTINGS.items()])
+FORMAT = blake2b(_SCHEMA.encode(), digest_size=4).hexdigest()
 
 
 def devices() -> list[str]:
@@ -81,16 +80,18 @@ class RunQueue:
 
     def __init__(self, store: RunStore, ray: str | None = None) -> None:
         self.store = store
-        self.ray = os.environ.get("SBERT_RAY", "") if ray is None else ray
+        if ray is None:
+            ray = os.environ.get("SBERT_RAY", "")
+        self.ray = ray
         make_home(store.home)
         self.starts_workers = True
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
         self._starting = threading.RLock()
-        # By visitor, and whether they are grouped: the runs that may still be queued.
+        # The runs that may still be queued, by visitor and whether they are grouped.
         self._started_by: dict[tuple[str, bool], list[str]] = {}
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
-        """Queue a new run. InputError if too many runs are waiting, in total or for this visitor.
+        """Queues a new run. Raises InputError if too many runs are waiting, in total or for this visitor.
 
         ``visitor`` is an address, or "" for the owner of the home folder, who has no limit. Runs of
         an ablation or of folds are ``grouped``.
@@ -118,7 +119,7 @@ class RunQueue:
             )
 
     def resume(self, run_id: str, visitor: str = "", grouped: bool = False) -> Run:
-        """Queue a run again. It continues from its checkpoint. Raises the errors of `start` and `RunStore.requeue`."""
+        """Queues a run again. It continues from its checkpoint. Raises the errors of `start` and `RunStore.requeue`."""
         with self._starting:
             self.check_room(1, visitor, grouped)
             self.store.assign(run_id, bool(self.ray))
@@ -130,14 +131,11 @@ class RunQueue:
 
     def queued(self) -> list[str]:
         """The ids of the runs that wait for this machine, or for Ray, the next run first."""
-        return [
-            run_id
-            for run_id in self.store.ids(State.QUEUED)
-            if self.store.is_for_ray(run_id) == bool(self.ray)
-        ]
+        ids = self.store.ids(State.QUEUED)
+        return [run_id for run_id in ids if self.store.is_for_ray(run_id) == bool(self.ray)]
 
     def reconcile(self) -> None:
-        """Take over all queued runs, and start workers for them."""
+        """Takes over all queued runs, and starts workers for them."""
         self.store.sweep()
         waiting = self.store.ids(State.QUEUED)
         for run_id in waiting:
@@ -148,10 +146,11 @@ class RunQueue:
             self.start_workers()
 
     def start_workers(self) -> None:
-        """Start a worker for every device without one, or for Ray. Returns at once."""
+        """Starts a worker for every device without one, or for Ray. Returns at once."""
         if not self.starts_workers:
             return
-        for slot in ["ray"] if self.ray else range(len(devices())):
+        slots = ["ray"] if self.ray else range(len(devices()))
+        for slot in slots:
             last, process = self._started.get(slot, (-math.inf, None))
             if process is not None:
                 process.poll()

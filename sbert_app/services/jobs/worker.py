@@ -49,7 +49,7 @@ REST = 5
 RETRY_SECONDS = 60.0
 NICENESS = 5
 LOG_FORMAT = "%(asctime)s %(name)s: %(message)s"
-# The most runs at the same time, each of which has a waiting thread.
+# The most runs at the same time. A thread waits for each run.
 MOST_SUBMITTED = 256
 
 
@@ -63,18 +63,23 @@ class Worker:
         idle_seconds: float = math.inf,
         cluster: RayCluster | None = None,
     ) -> None:
-        self.slot = slot if cluster is None else "ray"
+        self.slot: int | str = slot
         self.idle_seconds = idle_seconds
         self.cluster = cluster
         self.store = RunStore(home)
-        self.jobs = RunQueue(self.store, ray=cluster.address if cluster else "")
-        self._execute = execute_apart if cluster is None else executor(cluster)
+        self._execute: Callable[..., object] = execute_apart
+        address = ""
+        if cluster is not None:
+            self.slot = "ray"
+            self._execute = executor(cluster)
+            address = cluster.address
+        self.jobs = RunQueue(self.store, ray=address)
         self.should_end = threading.Event()
         # When the runs that are still queued were tried.
         self._tried: dict[str, float] = {}
 
     def work(self) -> None:
-        """Execute runs until there is none for ``idle_seconds``. Returns at once if the device already has a worker.
+        """Executes runs until there is none for ``idle_seconds``. Returns at once if the device already has a worker.
 
         A run that is queued at the moment this worker ends is not lost: the process that queues it
         checks for a worker afterwards, and this worker looks for runs again after releasing its
@@ -94,16 +99,15 @@ class Worker:
                 return
 
     def _work_until_idle(self) -> None:
-        last = time.monotonic()
+        last_work = time.monotonic()
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:
             submitted: dict[str, Future[None]] = {}
-            while not self.should_end.is_set() and (
-                submitted or time.monotonic() - last < self.idle_seconds
-            ):
-                submitted = {
-                    run_id: future for run_id, future in submitted.items() if not future.done()
-                }
-                looked = time.monotonic()
+            while not self.should_end.is_set():
+                if not submitted and time.monotonic() - last_work >= self.idle_seconds:
+                    return
+                runs = submitted.items()
+                submitted = {run_id: future for run_id, future in runs if not future.done()}
+                search_start = time.monotonic()
                 has_room = len(submitted) < self._room(len(submitted))
                 run_id = self._next_run(submitted) if has_room else None
                 if run_id is not None:
@@ -111,10 +115,10 @@ class Worker:
                 elif self.cluster is not None and has_room:
                     self.cluster.release(is_over=not submitted)
                 if submitted:
-                    last = time.monotonic()
+                    last_work = time.monotonic()
                 if run_id is not None:
                     continue
-                pause = max(POLL_SECONDS, REST * (time.monotonic() - looked))
+                pause = max(POLL_SECONDS, REST * (time.monotonic() - search_start))
                 if submitted:
                     wait(submitted.values(), pause, FIRST_COMPLETED)
                 else:
@@ -139,7 +143,7 @@ class Worker:
             return 0
 
     def _work_on(self, run_id: str) -> None:
-        """Execute one run, whose folder records the outcome."""
+        """Executes one run, whose folder records the outcome."""
         began = time.time()
         try:
             with self.store.claim(run_id):
@@ -159,7 +163,7 @@ class Worker:
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:
-    """Execute a run in its own process. If the process dies, the run is interrupted."""
+    """Executes a run in its own process. If the process dies, the run is interrupted."""
     context: Any
     if sys.platform == "win32":
         # Windows cannot fork.
@@ -179,7 +183,7 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
 
 
 def _execute_alone(home: Path, run_id: str) -> None:
-    """Execute a run in the process that was started for it."""
+    """Executes a run in the process that was started for it."""
     configure_process()
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     worker = multiprocessing.parent_process()
@@ -198,7 +202,7 @@ def _execute_alone(home: Path, run_id: str) -> None:
 def run_worker(
     home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
 ) -> None:
-    """Make this process a worker with a low priority and, unless it works for a cluster, one visible device."""
+    """Makes this process a worker with a low priority and, unless it works for a cluster, one visible device."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
@@ -210,7 +214,7 @@ def run_worker(
 
 
 def run_once(home: Path, slot: int, run_id: str) -> State:
-    """Execute one run that is queued or can be resumed in this process. Returns the state in which it ended.
+    """Executes one run, which is queued or can be resumed, in this process, and returns its last state.
 
     Calling it again resumes an interrupted run; a finished run stays as it is. Raises the errors of
     `execute`.
@@ -226,7 +230,7 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
 
 
 def _prepare_process(slot: int | None) -> None:
-    """Set passive waiting and at most one visible device, before torch is imported and reads the variables."""
+    """Sets passive waiting and at most one visible device, before torch is imported and reads the variables."""
     configure_process()
     # The worker shares the machine with the app.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -237,7 +241,8 @@ def _prepare_process(slot: int | None) -> None:
         raise InputError(
             f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0"
         )
-    if device := all_devices[slot]:
+    device = all_devices[slot]
+    if device:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 
 

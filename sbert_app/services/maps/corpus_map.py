@@ -65,7 +65,7 @@ def compute_map(
     settings: MapSettings,
     watch: Watch = UNWATCHED,
 ) -> MapResult:
-    """Encode an open corpus, by its key, and draw its map under one model, or aligned maps under two.
+    """Encodes an open corpus, by its key, and draws its map under one model, or aligned maps under two.
 
     Vectors and maps are read from the caches if possible. A large corpus is drawn by a sample.
     Raises InputError if a model cannot be loaded, a setting is invalid, or the corpus cannot be
@@ -104,7 +104,10 @@ def compute_map(
             maps.append(place_between(space.vectors, sample, points, watch))
         return np.stack(maps)
 
-    maps = list(embeddings.cache.get_or_compute(key, place)) if is_placed else draw()
+    if is_placed:
+        maps = list(embeddings.cache.get_or_compute(key, place))
+    else:
+        maps = draw()
     seconds = time.perf_counter() - started
     return MapResult(embedded, maps, key, from_cache, seconds, rows, total, by_umap)
 
@@ -125,9 +128,8 @@ def place_between(
     index = neighbour_index(sample.embedded.vectors, len(vectors))
     points = np.empty((len(vectors), sample_points.shape[1]), dtype=np.float32)
     placing = watch.stage("Placing the other sentences on the map")
-    for rows, cosines, nearest in searched(
-        index, vectors, min(PLACED_BETWEEN, len(sample_points)), placing
-    ):
+    count = min(PLACED_BETWEEN, len(sample_points))
+    for rows, cosines, nearest in searched(index, vectors, count, placing):
         # The fourth power favours the most similar neighbours.
         weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
@@ -160,12 +162,14 @@ def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
     if not len(rows):
         return None
     random = np.random.default_rng(SEED).integers(0, len(result.maps[0]), (RANDOM_PAIRS, 2))
-    cosines = [_mean_cosine(space.vectors, rows) for space in result.embedded]
-    random_cosines = [_mean_cosine(space.vectors, random) for space in result.embedded]
-    on_map = [
-        _mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9)
-        for points in result.maps
-    ]
+    cosines = []
+    random_cosines = []
+    on_map = []
+    for space, points in zip(result.embedded, result.maps, strict=True):
+        cosines.append(_mean_cosine(space.vectors, rows))
+        random_cosines.append(_mean_cosine(space.vectors, random))
+        random_distance = _mean_distance(points, random)
+        on_map.append(_mean_distance(points, rows) / max(random_distance, 1e-9))
     return PairDistances(len(rows), cosines, random_cosines, on_map)
 
 
@@ -176,7 +180,7 @@ MOST_MOVED = 3
 
 
 def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
-    """The share of their ten nearest sentences that two models have in common, and the sentences that share fewest.
+    """The share of the ten nearest sentences that two models have in common, and the sentences with the least shares.
 
     None for one model. A large corpus is compared by a sample of its sentences.
     """
@@ -193,10 +197,11 @@ def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
     for row, first, second in zip(rows.tolist(), *neighbours, strict=True):
         # A sentence is its own neighbour under both models.
         common.append(len({*first} & {*second} - {row}))
-    least = [
-        place for place in np.argsort(common, kind="stable")[:MOST_MOVED] if common[place] < count
-    ]
-    return float(np.mean(common)) / count, [sentences[rows[place]] for place in least]
+    moved = []
+    for place in np.argsort(common, kind="stable")[:MOST_MOVED]:
+        if common[place] < count:
+            moved.append(sentences[rows[place]])
+    return float(np.mean(common)) / count, moved
 
 
 def _mean_cosine(vectors: np.ndarray, rows: np.ndarray) -> float:

@@ -7,8 +7,8 @@ of two aligned maps starts from the first, with small steps, and is rotated onto
 stays where it was if its neighbours do.
 
 umap-learn runs in a separate process (`UmapProcess`), which can be ended at any time. It holds
-Python's lock while it computes, so that the app could not answer requests otherwise. At the first
-use numba compiles its code for 27 seconds; the compiled code is stored in the home folder.
+Python's global lock while it computes; in the process of the app, it would delay all requests. At
+its first use numba compiles it for 27 seconds. The compiled code is stored in the home folder.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -54,8 +55,8 @@ MAX_SPECTRAL = 20_000
 # From this number of sentences on, 200 epochs suffice.
 MANY_SENTENCES = 4_000
 # On two maps of 10,000 STSb sentences under two poolings of MiniLM, the two points of a sentence
-# are 0.32 times as far apart as two random points. With umap-learn's default rate of 1 it is 0.38,
-# and the second map is not more faithful.
+# are 0.32 times as far apart as two random points. With umap-learn's default rate of 1 the ratio is
+# 0.38, and the second map is not more faithful.
 SECOND_LEARNING_RATE = 0.1
 COMPILING = "Compiling umap-learn, about 30 s, once on this machine"
 # The niceness of background work.
@@ -140,7 +141,7 @@ def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
 
 
 def compile_umap(home: Path | None = None) -> None:
-    """Draw a small map at low priority, so that umap-learn is compiled into the home folder, unless it already is.
+    """Draws a small map at low priority, so that umap-learn is compiled into the home folder, unless it already is.
 
     This takes half a minute, once for each version of the packages. The default is the home folder
     of the environment.
@@ -159,8 +160,8 @@ def compile_umap(home: Path | None = None) -> None:
 def compiled_code(home: Path) -> Path:
     """The folder of the compiled code of the installed packages.
 
-    numba compiles a function again if its own file has changed, but not if a function that it calls
-    has.
+    The folder depends on the versions of the packages, because numba compiles a function again if
+    its own file has changed, but not if the file of a function that it calls has changed.
     """
     versions = [version(name) for name in ("umap-learn", "pynndescent", "numba")]
     return home / "numba" / digest([sys.prefix, sys.version, *versions])
@@ -210,7 +211,7 @@ def draw(
 
 
 def end_waiting(home: Path) -> None:
-    """End the idle process of this home folder, if there is one."""
+    """Ends the idle process of this home folder, if there is one."""
     process = _take_waiting(home)
     if process is not None:
         process.end()
@@ -246,7 +247,7 @@ class UmapProcess:
     def draw(self, jobs: list[Job], settings: MapSettings, watch: Watch) -> list[np.ndarray]:
         """The map of one job, or the aligned maps of two, float32 (N, dimensions) each.
 
-        StoppedError after a stop, InputError if the process ends. Call `end` after either.
+        Raises StoppedError after a stop, and InputError if the process ends. Call `end` after either.
         """
         if not is_compiled(self.home):
             watch.report(0, COMPILING)
@@ -256,8 +257,10 @@ class UmapProcess:
                 self._is_ready = self._answer(watch)
             # Sending blocks until the process reads, which a process that hangs never does.
             threading.Thread(target=self._send, args=((jobs, settings),), daemon=True).start()
-            while isinstance(answer := self._answer(watch), float):
+            answer = self._answer(watch)
+            while isinstance(answer, float):
                 layout.report(answer, None, 100)
+                answer = self._answer(watch)
         except (EOFError, OSError) as error:
             self._process.join()
             raise InputError(
@@ -339,14 +342,15 @@ class _Progress(io.TextIOBase):
 def _layouts(
     umap: Any, jobs: list[Job], settings: MapSettings, progress: _Progress
 ) -> list[np.ndarray]:
-    """The map of each job. The second starts from the first, and is rotated onto it in the end."""
-    from scipy.linalg import orthogonal_procrustes
-
+    """The map of each job. The second map starts from the first, and is rotated onto it at the end."""
     maps: list[np.ndarray] = []
     for vectors, rows, distances in jobs:
-        epochs = settings.epochs or (500 if len(vectors) < MANY_SENTENCES else 200)
+        usual_epochs = 500 if len(vectors) < MANY_SENTENCES else 200
+        epochs = settings.epochs or usual_epochs
+        learning_rate = 1.0
         start: np.ndarray | str = "pca"
         if maps:
+            learning_rate = SECOND_LEARNING_RATE
             start = maps[0]
         elif 4 * settings.dimensions < len(vectors) <= MAX_SPECTRAL:
             start = "spectral"
@@ -360,7 +364,7 @@ def _layouts(
             n_jobs=1,
             n_epochs=epochs,
             init=start,
-            learning_rate=SECOND_LEARNING_RATE if maps else 1.0,
+            learning_rate=learning_rate,
             tqdm_kwds={
                 "disable": False,
                 "file": progress,
@@ -373,7 +377,7 @@ def _layouts(
         if maps:
             centre = maps[0].mean(axis=0)
             centred = points - points.mean(axis=0)
-            rotation, _ = orthogonal_procrustes(centred, maps[0] - centre)
+            rotation, _ = scipy.linalg.orthogonal_procrustes(centred, maps[0] - centre)
             points = (centred @ rotation + centre).astype(np.float32)
         maps.append(points)
     return maps

@@ -121,7 +121,8 @@ class BatchingRunner(InferenceRunner[Text]):
                     places = list(group)
                     part, reduce = jobs[number]
                     first = ends[number] - len(part)
-                    result = reduce(hidden[places], None if mask is None else mask[places])
+                    job_mask = None if mask is None else mask[places]
+                    result = reduce(hidden[places], job_mask)
                     results.append((number, [batch[place] - first for place in places], result))
             return results
 

@@ -114,7 +114,10 @@ class ModelCache:
         return self.get(name, PairModel)
 
     def canonical(self, name: ModelName | str) -> ModelName:
-        """The name, in which a run has its id. InputError if the model may not be loaded, or there is no such run."""
+        """The name with the id of a run in place of its title.
+
+        Raises InputError if the model may not be loaded, or the run does not exist.
+        """
         model = ModelName.parse(name)
         self._check_name(model.name)
         if model.run_id is None:
@@ -128,10 +131,10 @@ class ModelCache:
             return True
         if model.name in WORD_ENCODERS or model.name == GLOVE:
             return has_glove(self.home)
+        if model.run_id is not None or model.is_scratch:
+            return True
         base = CROSS_ENCODERS.get(model.name, model.name)
-        return (
-            model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
-        )
+        return (self.home / "models" / base).is_dir()
 
     def missing(self, names: Iterable[ModelName | str], data: str = "") -> list[str]:
         """The models, and the data sets in ``data``, that have to be downloaded first, with their sizes."""
@@ -142,8 +145,10 @@ class ModelCache:
         for part in DataName.parse_joined(data):
             with suppress(InputError):
                 megabytes = megabytes_to_fetch(part, self.home)
-                size = UNKNOWN if megabytes is None else f"at most {math.ceil(megabytes):,} MB"
-                sizes[str(part)] = "" if megabytes == 0 else size
+                if megabytes is None:
+                    sizes[str(part)] = UNKNOWN
+                elif megabytes:
+                    sizes[str(part)] = f"at most {math.ceil(megabytes):,} MB"
         return [f"{name} ({size})" for name, size in sizes.items() if size]
 
     def _download_size(self, model: ModelName) -> str:
@@ -156,9 +161,8 @@ class ModelCache:
         if model.name in DOWNLOADS:
             return DOWNLOADS[model.name]
         try:
-            _, megabytes = hub.to_download(
-                hub.Repo(model.name, "model"), partial(hub.pick_model, model.name)
-            )
+            repo = hub.Repo(model.name, "model")
+            _, megabytes = hub.to_download(repo, partial(hub.pick_model, model.name))
         except FileNotFoundError:
             # The error is raised when the model is opened.
             return ""
@@ -167,7 +171,10 @@ class ModelCache:
         return f"{megabytes:,.0f} MB"
 
     def download(self, names: Iterable[ModelName | str], watch: Watch = UNWATCHED) -> None:
-        """Fetch and load the missing models, with progress in megabytes. InputError if one cannot be opened."""
+        """Fetches and loads the missing models, with progress in megabytes.
+
+        Raises InputError if one cannot be opened.
+        """
         for name in names:
             if self.is_here(name):
                 continue
@@ -210,16 +217,13 @@ class ModelCache:
         return ModelName.parse(name).weights in self._models
 
     def forget(self, model: ModelName) -> None:
-        """Drop a model whose files were changed or deleted."""
+        """Drops a model whose files were changed or deleted."""
         self._models.remove(lambda key: key.name == model.name)
 
     def drop_idle(self, seconds: float) -> None:
-        """Drop the models that were not used for this many seconds."""
-        idle = {
-            name
-            for name, used in self._last_use.copy().items()
-            if time.monotonic() - used > seconds
-        }
+        """Drops the models that were not used for this many seconds."""
+        oldest = time.monotonic() - seconds
+        idle = {name for name, used in self._last_use.copy().items() if used < oldest}
         before = len(self._models)
         self._models.remove(lambda name: name in idle)
         if len(self._models) < before:
@@ -257,6 +261,7 @@ class ModelCache:
 
 def _with_batches(model: Model) -> Model:
     """The model. Small requests to a local transformer share batches."""
+    # These modules import torch, which takes seconds.
     from sbert_app.services.models.batching import BatchingRunner
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder

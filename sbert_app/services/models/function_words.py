@@ -10,8 +10,8 @@ import py3langid
 
 from training.catalogue import read_asset
 
-# The least share of function words by which a text counts as written in a language; English prose
-# has about 0.4.
+# A text with this share of function words counts as written in a language; English prose has about
+# 0.4.
 LANGUAGE_FROM = 0.15
 
 
@@ -48,8 +48,9 @@ FOREIGN_SPLIT = 1.25
 
 
 def other_language(text: str, subwords: int, vocabulary: int) -> str:
-    """The language of a text in which an English model was not trained; "" for English, and if it is uncertain.
+    """The language of a text, if an English model was not trained on it.
 
+    "" for English, if the language is uncertain, and for a multilingual model.
     ``subwords`` is the number of sub-words of the text, ``vocabulary`` the number of sub-words that
     the model knows.
     """
@@ -68,5 +69,5 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
 
 @cache
 def _choose_languages() -> None:
-    """Restrict py3langid to `LANGUAGES`, once."""
+    """Restricts py3langid to `LANGUAGES`, once."""
     py3langid.set_languages(list(LANGUAGES))

@@ -24,8 +24,10 @@ def unknown_warnings(
     """A warning for each model that knows no token of some texts. It gives their names, or else their numbers."""
     warnings = []
     for model in models:
-        rows = [] if model is None else np.flatnonzero(model.is_unknown(texts)).tolist()
-        if model is not None and rows:
+        if model is None:
+            continue
+        rows = np.flatnonzero(model.is_unknown(texts)).tolist()
+        if rows:
             warnings.append(unknown_warning(model.name, rows, names))
     return warnings
 

@@ -49,7 +49,7 @@ class ModelThreshold(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads NAME@0.82. InputError if the model or the number is missing."""
+        """Reads NAME@0.82. Raises InputError if the model or the number is missing."""
         name, _, number = text.rpartition("@")
         try:
             threshold = float(number)
@@ -118,12 +118,14 @@ def advise(
     """Scores the pairs with the model and the earlier one, which ``load`` opens, and chooses thresholds.
 
     Pairs whose score is not finite are left out, and pairs with a text without known tokens unless
-    ``keep_unknown``. InputError if a criterion cannot be read, the pairs do not say which of them
-    match, or a model cannot be opened.
+    ``keep_unknown``. Raises InputError if a criterion cannot be read, the pairs do not say which of
+    them match, or a model cannot be opened.
     """
     # Checked first, so that a mistake is reported before anything is scored.
     parse_criteria(criteria)
-    names = [model] if was is None or was.model == model else [model, was.model]
+    names = [model]
+    if was is not None and was.model != model:
+        names.append(was.model)
     notes = list[str]()
     for name in names:
         rows, more = unread_pairs(name, rows, home, match_from)

@@ -3,8 +3,8 @@
 A model's vectors are computed once. Their first 384, 256, … 32 dimensions are scaled to length 1
 and stored in float32, bfloat16, int8 and binary (`training.quantization`). Quality is Spearman's ρ
 between the cosine of the stored vectors and the gold scores. All sizes are resampled with the same
-pairs, so that differences have intervals too. The time is the time of an exact search by FAISS for
-one query, in one thread.
+pairs, so that differences have intervals too. FAISS searches exactly, in one thread; the time is
+measured for one query.
 """
 
 import math
@@ -79,11 +79,8 @@ class CostTable:
     note: str = ""
 
     def cell(self, dimension: int, precision: str) -> Cell:
-        return next(
-            cell
-            for cell in self.cells
-            if (cell.dimension, cell.precision) == (dimension, precision)
-        )
+        size = (dimension, precision)
+        return next(cell for cell in self.cells if (cell.dimension, cell.precision) == size)
 
     @property
     def dimensions(self) -> list[int]:
@@ -101,7 +98,10 @@ class CostTable:
 
 
 def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
-    """Measure every size. InputError for a model without dense vectors, data without gold scores, or undefined ρ."""
+    """Measures every size.
+
+    Raises InputError for a model without dense vectors, data without gold scores, or undefined ρ.
+    """
     if not isinstance(model, VectorModel):
         raise InputError(
             f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder"
@@ -115,14 +115,12 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     texts = list(chain.from_iterable(data.columns))
     distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
-    vectors = model.encode(
-        [texts[row] for row in distinct], None, watch.on_progress, watch.should_stop
-    )
+    sentences = [texts[row] for row in distinct]
+    vectors = model.encode(sentences, None, watch.on_progress, watch.should_stop)
     # The rows of both sentences of each pair: (2, N).
     pairs = rows.reshape(2, -1)
-    is_left_out, note = without_score(
-        model, data.columns, [{"": cosine(vectors[pairs[0]], vectors[pairs[1]])}]
-    )
+    cosines = cosine(vectors[pairs[0]], vectors[pairs[1]])
+    is_left_out, note = without_score(model, data.columns, [{"": cosines}])
     if note:
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
@@ -140,9 +138,8 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         watch.report(number / len(sizes), "Measuring sizes")
         shortened = normalize_rows(vectors[:, :dimension])
         calibration = ranges(shortened)
-        codes = quantize(shortened, precision, calibration)
-        first, second = (restore(codes[rows], precision, calibration) for rows in pairs)
-        scores = cosine(first, second)
+        stored = restore(quantize(shortened, precision, calibration), precision, calibration)
+        scores = cosine(stored[pairs[0]], stored[pairs[1]])
         if reference is None:
             why = why_undefined(scores, gold)
             if why:
@@ -179,14 +176,15 @@ def describe_processor() -> str:
             if line.startswith("model name"):
                 name = line.partition(":")[2].strip()
                 break
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = os.cpu_count() or 1
+    # Linux may restrict a process to some of the cores.
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     return f"{name or platform.processor() or platform.machine()}, {format_count(cores, 'core')}"
 
 
 def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
-    """The median time in which FAISS finds the nearest of `SEARCHED` vectors to one query, in one thread.
+    """The median time that FAISS takes to find the nearest of `SEARCHED` vectors to one query, in one thread.
 
     The vectors (N, D) are repeated up to that number, as the time of an exact search does not
     depend on their values.

@@ -1,10 +1,10 @@
 """Data with labels: thresholds of several models for pairs that match, and scores of triplets and labelled pairs.
 
 Models are compared by average precision, which needs no threshold, in a paired bootstrap: resample
-r draws the same pairs for every model. The one to take is the best, or a faster one that is shown
-to be as good: one whose difference to the best has a 95% interval above a margin (non-inferiority).
-That two models cannot be told apart shows nothing. Pairs that a model was trained on are left out
-for all models.
+r draws the same pairs for every model. The model to take is the best one, or a faster one that is
+shown to be as good: the 95% interval of its difference to the best lies above a margin
+(non-inferiority). An interval that contains 0 does not show that two models are equally good. Pairs
+that a model was trained on are left out for all models.
 
 Triplets (the paper's section 4.4) are scored by accuracy: how often the anchor is nearer to the
 positive than to the negative. NLI labels are taken as ordered (entailment 1, neutral 0,
@@ -76,7 +76,7 @@ class ModelDecision:
 
     @property
     def safest(self) -> Choice:
-        """The choice for a precision if there is one, else that of the best F1."""
+        """The choice for a precision if there is one, or else the choice of the best F1."""
         return safest(self.on_data.decision.choices)
 
     def difference(self, other: ModelDecision) -> Difference | None:
@@ -91,8 +91,8 @@ class Decisions:
     Attributes:
         overlaps: the pairs that models were trained on, by their names; they are left out for all
             models.
-        is_unread: whether pairs are left that none was trained on. If not, the figures are those of
-            all pairs.
+        is_unread: whether pairs are left that no model was trained on. If not, the figures are
+            measured on all pairs.
     """
 
     models: list[ModelDecision]
@@ -104,42 +104,47 @@ class Decisions:
 
     @cached_property
     def best(self) -> ModelDecision:
-        """The model with the highest average precision, or of those that cannot be told apart from it the highest ρ.
+        """The model with the highest ρ, among the first and the models that are not significantly worse.
 
-        With few matches ρ, which all pairs decide, is the surer of the two.
+        Few matches decide the average precision, but all pairs decide ρ, so ρ is the surer of the two.
         """
-        first = self.models[0]
-        differences = ((model, first.difference(model)) for model in self.models[1:])
-        tied = [
-            model for model, difference in differences if difference is None or difference.low <= 0
-        ]
-        return max([first, *tied], key=lambda model: np.nan_to_num(model.rho.value, nan=-np.inf))
+        first, *others = self.models
+        candidates = [first]
+        for model in others:
+            difference = first.difference(model)
+            if difference is None or difference.low <= 0:
+                candidates.append(model)
+        return max(candidates, key=lambda model: np.nan_to_num(model.rho.value, nan=-np.inf))
 
     @cached_property
     def to_take(self) -> ModelDecision | None:
-        """The fastest of the best and of those that are shown to be as good; None if all pairs were trained on."""
-        differences = (
-            (model, model.difference(self.best)) for model in self.models if model is not self.best
-        )
-        as_good = [
-            model for model, difference in differences if difference and difference.low > -MARGIN
-        ]
-        return max([self.best, *as_good], key=lambda model: model.speed) if self.is_unread else None
+        """The fastest of the best model and the models that are shown to be as good.
+
+        None if models were trained on all pairs.
+        """
+        if not self.is_unread:
+            return None
+        candidates = [self.best]
+        for model in self.models:
+            if model is self.best:
+                continue
+            difference = model.difference(self.best)
+            if difference and difference.low > -MARGIN:
+                candidates.append(model)
+        return max(candidates, key=lambda model: model.speed)
 
     @property
     def reason(self) -> str:
         """The reason for that model in a sentence; "" for a single model."""
         taken = self.to_take
-        others = [model for model in self.models if model is not self.to_take]
+        others = [model for model in self.models if model is not taken]
         if taken is None or not others:
             return ""
-        # Beside the best the fastest that is not shown to be as good, else the next best.
-        faster = [model for model in others if model.speed > taken.speed]
-        other = (
-            self.best
-            if taken is not self.best
-            else max(faster, key=lambda model: model.speed, default=others[0])
-        )
+        other = self.best
+        if taken is self.best:
+            # The fastest model that is not shown to be as good, or else the next best.
+            faster = [model for model in others if model.speed > taken.speed]
+            other = max(faster, key=lambda model: model.speed, default=others[0])
         difference = taken.difference(other)
         if difference is None:
             return ""
@@ -147,8 +152,8 @@ class Decisions:
         if taken is not self.best:
             sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
         elif difference.low <= 0:
-            sentence += f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show "
             sentence += (
+                f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show "
                 f"that {other.label} is as good: it may be up to {difference.high:.1f} points worse"
             )
         return f"{sentence}; {taken.label} reads {taken.speed:,.0f} sentences/s, {other.label} {other.speed:,.0f}"
@@ -156,10 +161,9 @@ class Decisions:
     @property
     def leaks(self) -> list[str]:
         """A sentence on each model that was trained on some of the pairs, and on what follows."""
-        leaks = [
-            f"{model} was trained on these pairs: {overlap}"
-            for model, overlap in self.overlaps.items()
-        ]
+        leaks = []
+        for model, overlap in self.overlaps.items():
+            leaks.append(f"{model} was trained on these pairs: {overlap}")
         if leaks and self.is_unread:
             leaks.append("all figures here are those of the other pairs")
         elif leaks:
@@ -187,10 +191,10 @@ def decide_models(
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
 ) -> Decisions:
-    """Score the pairs with each model, and `decide` from which score on they are matches (`match_labels`).
+    """Scores the pairs with each model, and finds the score from which on they match (`match_labels`).
 
-    InputError if the data has neither labels nor gold scores, a criterion is none, there is no
-    model or too many, or none can be measured.
+    Raises InputError if the data has neither labels nor gold scores, a criterion cannot be read, there
+    are no models or too many, or none of them can be measured.
     """
     if not 0 < len(models) <= MOST_MODELS:
         raise InputError(f"{len(models)} models are chosen; choose 1 to {MOST_MODELS}")
@@ -208,7 +212,8 @@ def decide_models(
         except InputError as error:
             failures[model.label] = summary_of(error)
             continue
-        if (overlap := overlap_with(model, data, home)) is not None and overlap.read:
+        overlap = overlap_with(model, data, home)
+        if overlap is not None and overlap.read:
             overlaps[model.label] = overlap
     if not results:
         raise InputError("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
@@ -223,28 +228,34 @@ def decide_results(
     match_from: float = POSITIVE_FROM,
     overlaps: Mapping[str, Overlap] | None = None,
 ) -> Decisions:
-    """The decisions on pairs that have been scored already, without those of ``overlaps``, which are by the labels.
+    """The decisions on pairs that have been scored already.
 
-    InputError as `decide_models`.
+    ``overlaps`` has the pairs that models were trained on, by the models' labels; they are left out.
+    Raises InputError as `decide_models`.
     """
     matches, meaning = match_labels(data, match_from)
-    read = frozenset[int]().union(*(overlap.read for overlap in (overlaps or {}).values()))
+    overlaps = overlaps or {}
+    read = set[int]()
+    for overlap in overlaps.values():
+        read.update(overlap.read)
     gaps = {model.label: result.left_out for model, result in results.items() if result.left_out}
     rows = sorted(set(range(len(data))).difference(*gaps.values()))
     unread = [row for row in rows if row not in read]
-    if is_unread := len(set(matches[unread].tolist())) == 2:
+    is_unread = len(set(matches[unread].tolist())) == 2
+    if is_unread:
         rows = unread
-    left_out = [
-        f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or gives no "
-        "finite score"
-        for label, pairs in gaps.items()
-    ]
+    left_out = []
+    for label, pairs in gaps.items():
+        left_out.append(
+            f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or gives no "
+            "finite score"
+        )
     if gaps and len(set(matches[rows].tolist())) < 2:
         raise InputError(f"{'; '.join(left_out)}; the others are of one kind")
     if len(rows) < len(data):
         data = data.select(rows)
         matches = matches[rows]
-        results = {m: r.select(rows) for m, r in results.items()}
+        results = {model: result.select(rows) for model, result in results.items()}
     keys = sentence_keys(data.columns)
     decisions = []
     for model, result in results.items():
@@ -255,13 +266,16 @@ def decide_results(
         average = MatchScores(scores, matches, keys).average_precision()
         decisions.append(ModelDecision(model, decision, rho, speed, average))
     decisions.sort(key=lambda model: -model.average_precision.value)
-    return Decisions(decisions, {}, overlaps or {}, is_unread, left_out=left_out)
+    return Decisions(decisions, {}, overlaps, is_unread, left_out=left_out)
 
 
 def unread_pairs(
     model: ModelName, data: Dataset, home: Path, match_from: float
 ) -> tuple[Dataset, list[str]]:
-    """The pairs that a model was not trained on, and a note on the others. InputError if none of a kind is left."""
+    """The pairs that a model was not trained on, and a note on the others.
+
+    Raises InputError if none of a kind is left.
+    """
     overlap = overlap_with(model, data, home)
     if overlap is None or not overlap.read:
         return data, []
@@ -287,7 +301,7 @@ class LabelScore:
 
 
 def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> LabelScore:
-    """Score pairs with labels that say what belongs together. InputError for other data."""
+    """Scores pairs with labels that say what belongs together. Raises InputError for other data."""
     if data.kind != LABELLED:
         raise InputError(
             f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference"
@@ -308,12 +322,12 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Labe
     is_left_out, note = without_score(scorer, data.columns, [by_similarity])
     of_pairs = next(iter(by_similarity.values()))[~is_left_out]
     values = np.array([order[data.label_names[label]] for label in data.labels or ()])[~is_left_out]
-    by_label = {
-        label: of_pairs[values == value]
-        for label, value in order.items()
-        if (values == value).any()
-    }
-    interval = bootstrap_interval(of_pairs, values, keys=sentence_keys(data.columns)[~is_left_out])
-    return LabelScore(
-        len(values), spearman(of_pairs, values), interval, by_label, [note] if note else []
-    )
+    by_label = {}
+    for label, value in order.items():
+        has_label = values == value
+        if has_label.any():
+            by_label[label] = of_pairs[has_label]
+    keys = sentence_keys(data.columns)[~is_left_out]
+    interval = bootstrap_interval(of_pairs, values, keys=keys)
+    notes = [note] if note else []
+    return LabelScore(len(values), spearman(of_pairs, values), interval, by_label, notes)

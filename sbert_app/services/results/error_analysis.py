@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from sbert_app.services.results.results import EvalResult
 from training.data.dataset import Dataset
@@ -97,9 +98,10 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
 
     over = order[::-1][: (differences > 0).sum()]
     under = order[: (differences < 0).sum()]
-    words = [
-        [WORD.findall(text.lower().replace("’", "'")) for text in column] for column in data.columns
-    ]
+    # The words of each sentence, in a list for each column.
+    words = []
+    for column in data.columns:
+        words.append([WORD.findall(text.lower().replace("’", "'")) for text in column])
     slices = []
     keys = sentence_keys(data.columns)
     for by, (names, classify) in SLICINGS.items():
@@ -109,14 +111,13 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
             n = int(rows.sum())
             if n == 0:
                 continue
-            why = (
-                "too few pairs" if n < MIN_PAIRS else why_undefined(scores[rows], result.gold[rows])
-            )
-            rho = (
-                None
-                if why
-                else correlation(scores[rows], result.gold[rows], keys=keys[rows]).estimate(100)
-            )
+            gold = result.gold[rows]
+            why = "too few pairs"
+            if n >= MIN_PAIRS:
+                why = why_undefined(scores[rows], gold)
+            rho = None
+            if not why:
+                rho = correlation(scores[rows], gold, keys=keys[rows]).estimate(100)
             slices.append(Slice(by, name, n, rho, why))
     return ErrorAnalysis(errors(over), errors(under), slices)
 
@@ -149,6 +150,4 @@ SLICINGS: dict[str, Slicing] = {
 
 def _unit_ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from 0 to 1; ties have their mean rank."""
-    from scipy.stats import rankdata
-
-    return (rankdata(values) - 1) / max(len(values) - 1, 1)
+    return (scipy.stats.rankdata(values) - 1) / max(len(values) - 1, 1)

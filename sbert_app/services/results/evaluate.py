@@ -60,13 +60,13 @@ def evaluate(
     keep_unknown: bool = False,
     watch: Watch = UNWATCHED,
 ) -> Evaluation:
-    """Evaluate a model on a data set by name.
+    """Evaluates a model on a data set by name.
 
     Args:
         model: a name; for retrieval data, any name that `load_retriever` takes.
         load: opens a model by its name.
-        threshold: criteria, separated by commas, by which the similarity is chosen from which pairs
-            match. It is chosen on one half of the pairs and measured on the other.
+        threshold: criteria, separated by commas, for the similarity from which on pairs match. It is
+            chosen on one half of the pairs and measured on the other half.
         match_from: the gold score from which a pair is a match, or the grade from which a document
             is relevant.
         keep_unknown: whether pairs count that have a text without known tokens.
@@ -91,16 +91,16 @@ def evaluate(
         )
     if name.mteb_task is not None:
         task = find_task(name.mteb_task)
-        return Evaluation(MTEB, evaluate_task(opened(model), task, home, **watched), (), models)
+        figures = evaluate_task(opened(model), task, home, **watched)
+        return Evaluation(MTEB, figures, (), models)
     if name.is_retrieval:
         judged = load_retrieval(data, home)
         retriever = load_retriever(model, opened)
         figures = scoring.evaluate(
             retriever, judged, home, relevant_from=match_from or 0.0, **watched
         )
-        return Evaluation(
-            RETRIEVAL, figures, judged.notes, models, (judged.queries, judged.documents)
-        )
+        texts = (judged.queries, judged.documents)
+        return Evaluation(RETRIEVAL, figures, judged.notes, models, texts)
 
     started = time.perf_counter()
     dataset = load_data(data, home, split="test")
@@ -116,7 +116,9 @@ def evaluate(
         return Evaluation(PAIRS, figures, notes, models, dataset.columns)
 
     criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
-    match_from = POSITIVE_FROM if match_from is None else match_from
+    if match_from is None:
+        match_from = POSITIVE_FROM
+    # Raises InputError, before a model is loaded, if the data does not say which pairs match.
     match_labels(dataset, match_from)
     advice = advise(
         ModelName.parse(model),

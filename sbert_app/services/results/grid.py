@@ -53,7 +53,7 @@ class ResultGrid:
     """Results by model and data. One thread fills the grid while others read it.
 
     ``sizes`` are the numbers of pairs of the data sets that could be read, ``failures`` the reasons
-    why there is no estimate, and ``overlaps`` the parts of the data that a model was trained on, if
+    why an estimate is missing, and ``overlaps`` the parts of the data that a model was trained on, if
     that is known.
     """
 
@@ -124,11 +124,9 @@ class ResultGrid:
         return Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
-        names = (
-            averaged([name for name in self.data if name in self.sizes])
-            if data == AVERAGE
-            else [data]
-        )
+        names = [data]
+        if data == AVERAGE:
+            names = averaged([name for name in self.data if name in self.sizes])
         statistics = []
         for name in names:
             result = self.results.get((model, name))
@@ -161,7 +159,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
 
 
 def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
-    """Fill the grid, one model after another. `StoppedError` leaves the results so far in it."""
+    """Fills the grid, one model after another. `StoppedError` leaves the results so far in it."""
     datasets = {}
     for name in grid.data:
         watch.report(0, f"Reading {data_label(name)}")
@@ -206,9 +204,9 @@ def load_scored_pairs(name: str, home: Path) -> Dataset:
 
 
 def with_scores(data: Dataset) -> Dataset:
-    """Turn labelled pairs into scored pairs: 5 for a match, 2.5 for a neutral pair, 0 for any other.
+    """Turns labelled pairs into scored pairs: 5 for a match, 2.5 for a neutral pair, 0 for any other.
 
-    InputError if it is unclear which labels are matches (`match_labels`).
+    Raises InputError if it is unclear which labels are matches (`match_labels`).
     """
     if data.kind != LABELLED:
         return data
@@ -223,15 +221,15 @@ def with_scores(data: Dataset) -> Dataset:
 
 
 def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watch) -> EvalResult:
-    """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded.
+    """Evaluates one model on one data set, from the cache if possible.
 
-    The score is NaN if the model knows no token of a text, or its score is not finite.
+    The score is NaN if the model knows no token of a text, or its score is not finite. Raises
+    InputError if the model cannot be loaded.
     """
-    model_key = (
-        fingerprint(models.get(spec, VectorModel))
-        if spec.endpoint
-        else model_fingerprint(spec, models.home)
-    )
+    if spec.endpoint:
+        model_key = fingerprint(models.get(spec, VectorModel))
+    else:
+        model_key = model_fingerprint(spec, models.home)
     key = f"{model_key}-{data_fingerprint(data)}"
     cache = DiskCache(models.home / "cache" / "evaluation", MAX_BYTES)
     arrays = cache.get_arrays(key) or {}
@@ -239,16 +237,14 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
     if set(arrays) in ({"gold", "cost", SCORE}, {"gold", "cost", *SIMILARITIES}):
         gold = arrays.pop("gold")
         count, seconds = arrays.pop("cost").tolist()
-        return EvalResult(
-            arrays, gold, int(count), seconds, from_cache=True, keys=sentence_keys(data.columns)
-        )
+        keys = sentence_keys(data.columns)
+        return EvalResult(arrays, gold, int(count), seconds, from_cache=True, keys=keys)
     model = models.get(spec, Model)
     result = timed_scores(model, data, watch)
     is_left_out, _ = without_score(model, data.columns, [result.scores])
-    scores = {
-        name: np.where(is_left_out, np.float32(np.nan), values)
-        for name, values in result.scores.items()
-    }
+    scores = {}
+    for name, values in result.scores.items():
+        scores[name] = np.where(is_left_out, np.float32(np.nan), values)
     # Scores that are not finite are not cached: an endpoint may fail only for a while.
     if all(np.isfinite(values).all() for values in result.scores.values()):
         cost = np.array([result.num_sentences, result.seconds])
@@ -257,11 +253,11 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
 
 
 def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
-    """Score every pair and measure the time."""
+    """Scores every pair and measures the time."""
     # The first call prepares the weights, which is not part of the speed.
     row_scores(model, WARM_UP)
     report = ScoreReport()
-    (scores,) = row_scores(
+    [scores] = row_scores(
         model,
         data.columns,
         on_progress=watch.on_progress,
@@ -269,9 +265,8 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
         report=report,
     )
     gold = np.asarray(data.scores, dtype=np.float64)
-    return EvalResult(
-        scores, gold, report.sentences, report.seconds, keys=sentence_keys(data.columns)
-    )
+    keys = sentence_keys(data.columns)
+    return EvalResult(scores, gold, report.sentences, report.seconds, keys=keys)
 
 
 # Increased when the same model gives other scores, such as after a change of a baseline's tokens.
@@ -281,7 +276,7 @@ MAX_BYTES = 100 << 20
 
 
 def model_fingerprint(model: ModelName, home: Path) -> str:
-    """The key of the files and the pooling of a model. InputError if it cannot be resolved."""
+    """The key of the files and the pooling of a model. Raises InputError if it cannot be resolved."""
     name = replace(model, pooling=None)
     return digest([VERSION, str(name), model.pooling or "", *_files(model, home_folder(home))])
 
@@ -314,9 +309,12 @@ def _stat(path: Path) -> list[str]:
     """The names, sizes and modification times of a folder's files, or of a file and others with the same stem."""
     stats = []
     try:
-        folder = path if path.is_dir() else path.parent
-        for file in sorted(folder.rglob("*") if path.is_dir() else folder.iterdir()):
-            if file.is_file() and (path.is_dir() or file.name.startswith(path.stem)):
+        if path.is_dir():
+            files = list(path.rglob("*"))
+        else:
+            files = [file for file in path.parent.iterdir() if file.name.startswith(path.stem)]
+        for file in sorted(files):
+            if file.is_file():
                 stat = file.stat()
                 stats.append(f"{file.name} {stat.st_size} {stat.st_mtime_ns}")
     except OSError as error:
@@ -333,7 +331,10 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     rows: list[Dataset] = []
     ids = set[str]()
     # Edited configs may form a cycle.
-    while model.run_id is not None and (run_id := find_run(model.run_id, home)) not in ids:
+    while model.run_id is not None:
+        run_id = find_run(model.run_id, home)
+        if run_id in ids:
+            break
         ids.add(run_id)
         config = RunStore(home).get(run_id).config
         names = DataName.parse_joined(config.train_data)

@@ -81,14 +81,17 @@ class PrecomputedResults:
         if b in stored.get(a, {}):
             return Difference(*stored[a][b])
         reverse = stored.get(b, {}).get(a)
-        return Difference(-reverse[0], -reverse[2], -reverse[1]) if reverse else None
+        if not reverse:
+            return None
+        value, low, high = reverse
+        return Difference(-value, -high, -low)
 
 
 def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], str]:
     """The pairs of `SCORED_DATA`, results of a few models, and when and where `scripts/measure_examples.py` made them.
 
     The speed of a model is taken from the table that ships, so that all pages state the same.
-    InputError if the data cannot be loaded.
+    Raises InputError if the data cannot be loaded.
     """
     data = load_data(SCORED_DATA, home)
     speeds = read_document(SHIPPED, PrecomputedResults).speeds
@@ -189,4 +192,6 @@ def paper_column(data: str, size: int | None) -> str | None:
         if data in (column, f"{column}:test"):
             return column
     stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
-    return stem if size is not None and PAPER_SIZES.get(stem) == size else None
+    if size is not None and PAPER_SIZES.get(stem) == size:
+        return stem
+    return None

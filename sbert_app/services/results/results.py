@@ -124,7 +124,7 @@ def averaged(data: Sequence[str]) -> list[str]:
 
 
 def data_label(name: str) -> str:
-    """The name in tables, in which a path has no folders."""
+    """The name in tables, where a path is shown without its folders."""
     return DataName.parse(name).label
 
 
@@ -181,15 +181,21 @@ def rank(
         lead, p_value = comparison
         leads[a, b] = lead
         raw_p_values[a, b] = p_value
-        confidence = 1 - p_value / 2 if lead > 0 else p_value / 2
+        confidence = p_value / 2
+        if lead > 0:
+            confidence = 1 - confidence
         confidences[a, b] = confidence
         confidences[b, a] = 1 - confidence
     p_values = holm(raw_p_values)
     # The pairs (better, worse) that differ significantly.
     better = set()
     for (a, b), p_value in p_values.items():
-        if p_value <= ALPHA:
-            better.add((a, b) if leads[a, b] > 0 else (b, a))
+        if p_value > ALPHA:
+            continue
+        if leads[a, b] > 0:
+            better.add((a, b))
+        else:
+            better.add((b, a))
     standings = []
     for name in names:
         standing = Standing(
@@ -199,15 +205,22 @@ def rank(
             lowest=len(names) - sum((name, other) in better for other in names),
         )
         standings.append(standing)
-    above = [[confidences.get((row, column)) for column in names] for row in names]
+    above = []
+    for row in names:
+        above.append([confidences.get((row, column)) for column in names])
     return Ranking(standings, above, p_values)
 
 
 def holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """The p-values, corrected by Holm's procedure: the i-th least of n by the factor n − i, and never decreasing."""
+    """The p-values, corrected by Holm's procedure.
+
+    The least of n is multiplied by n, the next one by n − 1, and so on. A product below an earlier
+    one is raised to it.
+    """
     corrected = dict[tuple[str, str], float]()
     least = 0.0
     for pair in sorted(p_values, key=lambda pair: p_values[pair]):
-        least = max(least, min(1.0, p_values[pair] * (len(p_values) - len(corrected))))
+        factor = len(p_values) - len(corrected)
+        least = max(least, min(1.0, factor * p_values[pair]))
         corrected[pair] = least
     return corrected

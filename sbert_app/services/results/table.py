@@ -69,8 +69,8 @@ class TableRow:
 class ResultTable:
     """A table of results.
 
-    ``best`` has, for each column, the models with the highest printed value among those that were
-    not trained on it. Systems and the paper's rows are not compared. ``overlaps`` are sentences on
+    ``best`` has, for each column, the models with the highest printed value among the models that
+    were not trained on it. Systems and the paper's rows are not compared. ``overlaps`` are sentences on
     the data that models have read.
     """
 
@@ -91,17 +91,22 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
     rows = []
     for model in results.models:
+        estimates = {}
+        failures = {}
+        trained_on = set()
+        for name in names:
+            estimates[name] = results.estimate(model, name, metric)
+            if (model, name) in results.failures:
+                failures[name] = results.failures[model, name]
+            if _was_trained_on(results, model, name):
+                trained_on.add(name)
         row = TableRow(
             model,
             ModelName.parse(model).label,
-            estimates={name: results.estimate(model, name, metric) for name in names},
-            failures={
-                name: results.failures[model, name]
-                for name in names
-                if (model, name) in results.failures
-            },
-            speed=results.speed(model),
-            trained_on=frozenset(name for name in names if _was_trained_on(results, model, name)),
+            estimates,
+            failures,
+            results.speed(model),
+            frozenset(trained_on),
         )
         rows.append(row)
     best: dict[str, set[str]] = {name: set() for name in names}
@@ -112,7 +117,8 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
                 estimate = results.estimate(row.model, name, metric, unread=True)
                 if name not in row.trained_on and estimate and not isnan(estimate.value):
                     values[row.model] = round(estimate.value, 2)
-            best[name] = {model for model, value in values.items() if value == max(values.values())}
+            highest = max(values.values(), default=nan)
+            best[name] = {model for model, value in values.items() if value == highest}
     overlaps = []
     for (model, _), overlap in results.overlaps.items():
         if overlap.shared or overlap.near:
@@ -147,17 +153,19 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
         columns = {name: [key] for name, key in keys.items() if key in system.figures}
         if names and all(name in columns for name in names):
             columns[AVERAGE] = [keys[name] for name in names]
+        estimates = {}
+        deviations = {}
+        for name, of_name in columns.items():
+            estimates[name] = Estimate(system.mean(of_name), nan, nan)
+            deviations[name] = system.deviation(of_name)
         if columns:
             row = TableRow(
                 system.label,
                 system.label,
-                estimates={
-                    name: Estimate(system.mean(of_name), nan, nan)
-                    for name, of_name in columns.items()
-                },
+                estimates,
                 failures={},
                 speed=system.speed,
-                deviations={name: system.deviation(of_name) for name, of_name in columns.items()},
+                deviations=deviations,
                 made_of=system.made_of,
             )
             rows.append(row)
@@ -165,7 +173,7 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
 
 
 def averaged_of(results: Results) -> list[str]:
-    """The data sets of ``results`` that enter the average: those that could be read."""
+    """The data sets of ``results`` that enter the average. A set that could not be read does not."""
     return averaged([name for name in results.data if name in results.sizes])
 
 
@@ -188,6 +196,7 @@ def rank_models(
     return rank(sorted(values, key=lambda name: -values[name]), compare)
 
 
+_MARKDOWN = str.maketrans({"\\": "\\\\", "|": "\\|", "<": "&lt;", "*": "\\*", "\n": " "})
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -202,25 +211,23 @@ _LATEX = str.maketrans(
 
 def markdown(table: ResultTable) -> str:
     """A GitHub table with the metric and the intervals."""
-    heads = [_plain(column.label) for column in table.columns]
+    heads = [column.label.translate(_MARKDOWN) for column in table.columns]
     lines = [
         f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |",
         "|---" + "|---:" * (len(heads) + 1) + "|",
     ]
     for row, source in _rows(table):
-        cells = [
-            _with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)
-        ]
-        label = _plain(row.label)
+        cells = _cells(row, table, "**{}**", " ({:.1f}–{:.1f})")
+        label = row.label.translate(_MARKDOWN)
         if source:
-            label += f" *({_plain(source)})*"
+            label += f" *({source.translate(_MARKDOWN)})*"
         lines.append(f"| {label} | {' | '.join(cells)} | {_speed(row)} |")
     return "\n".join(lines)
 
 
 def latex(table: ResultTable) -> str:
     """A booktabs tabular."""
-    heads = " & ".join(_tex(column.label) for column in table.columns)
+    heads = " & ".join(column.label.translate(_LATEX) for column in table.columns)
     lines = [
         f"% {_metric(table)}; in brackets the 95% interval",
         rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}",
@@ -231,17 +238,16 @@ def latex(table: ResultTable) -> str:
     heading = ""
     for row, source in _rows(table):
         if source != heading:
-            lines += [
-                r"\midrule",
-                rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\",
-            ]
+            title = rf"\emph{{{source.translate(_LATEX)}}}"
+            width = len(table.columns) + 2
+            lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{{title}}} \\"]
             heading = source
         bold = r"\textbf{{{}}}"
         bounds = r" {{\small [{:.1f}, {:.1f}]}}"
-        cells = [_with_interval(row, name, table, bold, bounds) for name in _names(table)]
-        lines.append(
-            rf"{_tex(row.label)} & {' & '.join(cells)} & {_speed(row).replace(',', '{,}')} \\"
-        )
+        cells = _cells(row, table, bold, bounds)
+        speed = _speed(row).replace(",", "{,}")
+        label = row.label.translate(_LATEX)
+        lines.append(rf"{label} & {' & '.join(cells)} & {speed} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -256,43 +262,30 @@ def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
     return rows
 
 
-def _names(table: ResultTable) -> list[str]:
-    return [column.name for column in table.columns]
-
-
 def _metric(table: ResultTable) -> str:
-    return (
-        f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity].label}"
-    )
+    metric = table.metric
+    return f"{STATISTICS[metric.statistic]} ×100, {SIMILARITIES[metric.similarity].label}"
 
 
-def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:
-    estimate = row.estimates.get(name)
-    if estimate is None or isnan(estimate.value):
-        return "–"
-    value = f"{estimate.value:.2f}"
-    if name in row.trained_on:
-        value += MARK
-    if row.model in table.best[name] and row in table.rows:
-        value = bold.format(value)
-    if not isnan(estimate.low):
-        value += bounds.format(estimate.low, estimate.high)
-    return value
+def _cells(row: TableRow, table: ResultTable, bold: str, bounds: str) -> list[str]:
+    """The figures of a row with their intervals; ``bold`` and ``bounds`` are the formats of best values and bounds."""
+    cells = []
+    for column in table.columns:
+        name = column.name
+        estimate = row.estimates.get(name)
+        if estimate is None or isnan(estimate.value):
+            cells.append("–")
+            continue
+        value = f"{estimate.value:.2f}"
+        if name in row.trained_on:
+            value += MARK
+        if row.model in table.best[name] and row in table.rows:
+            value = bold.format(value)
+        if not isnan(estimate.low):
+            value += bounds.format(estimate.low, estimate.high)
+        cells.append(value)
+    return cells
 
 
 def _speed(row: TableRow) -> str:
     return "–" if row.speed is None else f"{row.speed:,.0f}"
-
-
-def _plain(text: str) -> str:
-    return (
-        text.replace("\\", "\\\\")
-        .replace("|", "\\|")
-        .replace("<", "&lt;")
-        .replace("*", "\\*")
-        .replace("\n", " ")
-    )
-
-
-def _tex(text: str) -> str:
-    return text.translate(_LATEX)

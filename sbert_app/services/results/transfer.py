@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from threadpoolctl import threadpool_limits
 
 from sbert_app.formats import format_count
@@ -104,7 +105,7 @@ class TransferScore:
 
 
 def read_labelled(path: Path | str) -> ClassificationData:
-    """Read (sentence, label) or (sentence1, sentence2, label) from a file; its path may name its encoding.
+    """Reads (sentence, label) or (sentence1, sentence2, label) from a file; its path may name its encoding.
 
     Raises InputError if a column is missing, or fewer than two classes with two rows each remain.
     """
@@ -126,7 +127,10 @@ def _labelled(
         )
     columns = []
     for column in (*reading.sentences, label):
-        columns.append(["" if cell is None else str(cell).strip() for cell in cells[column]])
+        texts = []
+        for cell in cells[column]:
+            texts.append("" if cell is None else str(cell).strip())
+        columns.append(texts)
     # Each row has its texts, followed by its class.
     rows = list(zip(*columns, strict=True))
     complete = [row for row in rows if all(row) and row[-1].lower() not in UNSURE | {"-1"}]
@@ -158,12 +162,12 @@ def _labelled(
 def score_transfer(
     model: Model, data: ClassificationData, watch: Watch = UNWATCHED
 ) -> TransferScore:
-    """Cross-validate a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
+    """Cross-validates a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
 
     Rows of one group (`ClassificationData.groups`) are in one fold, as a near-duplicate of a test
     row in the training data would make the task easier. Rows without known tokens, or with vectors
-    that are not finite, are left out. InputError if the model has no sentence vectors, or fewer
-    than two classes of two rows remain.
+    that are not finite, are left out. Raises InputError if the model has no sentence vectors, or
+    fewer than two classes of two rows remain.
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
@@ -193,14 +197,14 @@ def _splits(
     targets: np.ndarray, groups: np.ndarray, folds: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields the training and the test rows of each fold, stratified by class and without dividing a group."""
+    # scikit-learn takes a second to import.
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-    # Without groups the folds are the same, and are made many times faster.
-    is_grouped = len(np.unique(groups)) < len(groups)
-    kind = StratifiedGroupKFold if is_grouped else StratifiedKFold
-    return kind(folds, shuffle=True, random_state=SEED).split(
-        targets, targets, groups if is_grouped else None
-    )
+    if len(np.unique(groups)) < len(groups):
+        grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=SEED)
+        return grouped.split(targets, targets, groups)
+    # If each row is a group of its own, these are the same folds, made many times faster.
+    return StratifiedKFold(folds, shuffle=True, random_state=SEED).split(targets, targets)
 
 
 def _features(
@@ -211,8 +215,6 @@ def _features(
     Features are (N, D) for sentences and (N, 2D) for pairs, scaled to a mean squared norm of
     ``MEAN_SQUARED_NORM``.
     """
-    from scipy import sparse
-
     watch.report(0.0, "Encoding")
     texts = list(chain.from_iterable(data.columns))
     vectors = sentence_vectors(
@@ -224,11 +226,11 @@ def _features(
         if isinstance(u, np.ndarray):
             vectors = np.hstack([np.abs(u - v), u * v])
         else:
-            v = sparse.csr_matrix(v)
-            vectors = sparse.csr_matrix(sparse.hstack([abs(u - v), u.multiply(v)]))
-    is_left_out, note = without_score(
-        model, data.columns, [{"": np.asarray(vectors.sum(axis=1)).ravel()}]
-    )
+            v = scipy.sparse.csr_matrix(v)
+            features = scipy.sparse.hstack([abs(u - v), u.multiply(v)])
+            vectors = scipy.sparse.csr_matrix(features)
+    sums = np.asarray(vectors.sum(axis=1)).ravel()
+    is_left_out, note = without_score(model, data.columns, [{"": sums}])
     vectors = vectors[~is_left_out]
     squares = np.square(vectors) if isinstance(vectors, np.ndarray) else vectors.power(2)
     scale = np.sqrt(MEAN_SQUARED_NORM * vectors.shape[0] / max(float(squares.sum()), 1e-12))
@@ -236,7 +238,7 @@ def _features(
 
 
 def _fit(features: Vectors, targets: np.ndarray) -> Any:
-    """Fit logistic regression, with C selected on a tenth of the training rows."""
+    """Fits logistic regression, with C selected on a tenth of the training rows."""
     from sklearn.linear_model import LogisticRegression
 
     held_out = np.random.default_rng(SEED).random(len(targets)) < 0.1
@@ -245,9 +247,8 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
     if held_out.any() and has_rows.all():
 
         def accuracy(c: float) -> float:
-            classifier = LogisticRegression(C=c, max_iter=300).fit(
-                features[~held_out], targets[~held_out]
-            )
+            classifier = LogisticRegression(C=c, max_iter=300)
+            classifier.fit(features[~held_out], targets[~held_out])
             return float(classifier.score(features[held_out], targets[held_out]))
 
         best = max(C_VALUES, key=accuracy)
@@ -273,7 +274,7 @@ TRANSFER_TASKS = {
 
 
 def load_task(name: str, home: Path) -> ClassificationData:
-    """Load a task by name, from the home folder (data/<repository>) or the Hub.
+    """Loads a task by name, from the home folder (data/<repository>) or the Hub.
 
     Raises InputError if the name is unknown, the files cannot be found, or a column is missing.
     """
@@ -282,9 +283,8 @@ def load_task(name: str, home: Path) -> ClassificationData:
     task = TRANSFER_TASKS[name]
     # Cross-validation takes its test rows from the training split.
     columns = read_dataset(task.repo, (), "train", list, home).columns
-    reading = TableReading.of(
-        task.title, {column: cells[:HEAD_ROWS] for column, cells in columns.items()}
-    )
+    heads = {column: cells[:HEAD_ROWS] for column, cells in columns.items()}
+    reading = TableReading.of(task.title, heads)
     return _labelled(reading, columns, task.label)
 
 
@@ -316,9 +316,9 @@ def sentences_by_genre(home: Path) -> ClassificationData:
     for row in rows:
         if row[FIRST] in place and row[SECOND] in place:
             pairs.append((place[row[FIRST]], place[row[SECOND]]))
-    return ClassificationData(
-        "STSb dev by genre", (list(genre_of),), list(genre_of.values()), pairs=tuple(pairs)
-    )
+    columns = (list(genre_of),)
+    labels = list(genre_of.values())
+    return ClassificationData("STSb dev by genre", columns, labels, pairs=tuple(pairs))
 
 
 def pairs_by_genre(home: Path) -> Path:
@@ -330,14 +330,13 @@ def pairs_by_genre(home: Path) -> Path:
         with open_atomic(file, newline="") as out:
             writer = csv.writer(out)
             writer.writerow(["sentence1", "sentence2", "score", "topic"])
-            writer.writerows(
-                [row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]] for row in rows
-            )
+            for row in rows:
+                writer.writerow([row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]])
     return file
 
 
 def _rows(home: Path) -> list[list[str]]:
-    """The rows of STSb dev. InputError for the Hub's copy of the benchmark, which has no genres."""
+    """The rows of STSb dev. Raises InputError for the Hub's copy of the benchmark, which has no genres."""
     lines = (stsb_folder(home).path / "sts-dev.csv").read_text(encoding="utf-8").split("\n")
     rows = [line.split("\t") for line in lines if line.strip()]
     if not all(row[GENRE] in NAMES for row in rows):

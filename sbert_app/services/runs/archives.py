@@ -20,10 +20,10 @@ from training.trainer.model_card import with_model_index
 
 
 def export(store: RunStore, run_id: str, folder: Path) -> Path:
-    """Write ``folder``/<name of the run>.zip and return its path. The folder inside has the same name.
+    """Writes ``folder``/<name of the run>.zip and returns its path. The folder inside has the same name.
 
-    The archive is not compressed, as weights hardly shrink. RunError if the run is at work or has
-    no model; InputError if the archive cannot be written.
+    The archive is not compressed, as weights hardly shrink. Raises RunError if the run is at work
+    or has no model; InputError if the archive cannot be written.
     """
     run = _with_model(store, run_id, "export")
     name = slug(run.name) or run.id
@@ -45,16 +45,15 @@ def export(store: RunStore, run_id: str, folder: Path) -> Path:
             for file in sorted(model.rglob("*")):
                 if file.is_file():
                     archive.write(file, f"{name}/{file.relative_to(model)}")
-            archive.writestr(
-                f"{name}/run.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-            )
+            text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+            archive.writestr(f"{name}/run.json", text)
     except OSError as error:
         raise unwritable(target, error) from error
     return target
 
 
 def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
-    """The run, if it has a model. RunBusyError while it is queued or running, else RunStateError."""
+    """The run, if it has a model. Otherwise raises RunStateError, or RunBusyError while the run is at work."""
     run = store.get(run_id)
     if run.state in AT_WORK:
         raise RunBusyError(f"run {run_id} is {run.state}; {verb} it when it has ended, or stop it")
@@ -66,9 +65,9 @@ def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
 
 
 def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = True) -> str:
-    """Upload the model with its card to ``repo`` (org/name), which is created if needed. Returns its address.
+    """Uploads the model with its card to ``repo`` (org/name), which is created if needed. Returns its address.
 
-    RunError if the run is at work or has no model; InputError as `push_folder`.
+    Raises RunError if the run is at work or has no model; InputError as `push_folder`.
     """
     run = _with_model(store, run_id, "push")
     repo = repo.strip()
@@ -77,9 +76,7 @@ def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = Tr
         shutil.copytree(run.folder / "model", model)
         card = model / "README.md"
         text = card.read_text(encoding="utf-8") if card.exists() else ""
-        write_text(
-            card,
-            with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test),
-        )
+        best = run.progress.best or {}
+        write_text(card, with_model_index(text, run.config, best, repo, run.progress.test))
 
     return push_folder(write, repo, token, private, f"{run.name}, trained with SBERT Lab")

@@ -26,7 +26,7 @@ from training.atomic import replace_file, replace_folder
 from training.errors import InputError
 from training.sources.home import make_home
 
-# Files of a run that say that a process works on it.
+# Files of a run that belong to the process that works on it.
 NOT_SAVED = {"lock", "stop", "reserve"}
 # The least disk space that a file takes, in bytes.
 BLOCK = 4096
@@ -49,7 +49,10 @@ class Saved(NamedTuple):
 
 
 def back_up(home: Path, target: Path) -> Saved:
-    """Write people's work into a new ZIP file. InputError if the file exists; OSError if it cannot be written."""
+    """Writes people's work into a new ZIP file.
+
+    Raises InputError if the file exists; OSError if it cannot be written.
+    """
     if os.path.lexists(target):
         raise InputError(f"{target} exists already; name a new file")
     at_work = tuple(RunStore(home).ids(State.RUNNING))
@@ -65,10 +68,12 @@ def back_up(home: Path, target: Path) -> Saved:
         archive.compresslevel = 1
         for file in files_of(home):
             name = file.relative_to(home).as_posix()
-            if not _is_work(name) or file.name in NOT_SAVED or name.startswith(tuple(changing)):
+            entry = home_entry(name)
+            is_work = entry is not None and entry.is_work
+            if not is_work or file.name in NOT_SAVED or name.startswith(tuple(changing)):
                 continue
             try:
-                # Read whole beforehand: an error in the middle of a file would damage the archive.
+                # The file is read to its end first, as an error in the middle would damage the archive.
                 with file.open("rb") as opened:
                     while opened.read(1 << 20):
                         pass
@@ -84,10 +89,10 @@ def back_up(home: Path, target: Path) -> Saved:
 
 
 def restore(home: Path, source: Path) -> tuple[list[str], list[str]]:
-    """Write the missing parts of a home folder. InputError, before anything is written, for an unusable archive.
+    """Writes the missing parts of a home folder.
 
     Returns the restored parts, as "runs/<id>", "experiments/<id>.json", …, and the parts that
-    existed before.
+    existed before. Raises InputError for an unusable archive, before anything is written.
     """
     make_home(home)
     restored = []
@@ -124,14 +129,8 @@ def files_of(home: Path) -> Iterator[Path]:
                     yield file
 
 
-def _is_work(name: str) -> bool:
-    """Whether the file of this name in a home folder is people's work."""
-    entry = home_entry(name)
-    return entry is not None and entry.is_work
-
-
 def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInfo]]:
-    """The members of each part, such as a run or an experiment. InputError unless all can be restored."""
+    """The members of each part, such as a run or an experiment. Raises InputError unless all can be restored."""
     parts: dict[str, list[ZipInfo]] = {}
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = Counter(member.filename for member in members)
@@ -143,14 +142,9 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
         name = member.filename
         is_unique = names[name] == 1 and name not in folders
         is_link = stat.S_ISLNK(member.external_attr >> 16)
+        is_plain = _NAME.fullmatch(name) and not is_link
         entry = home_entry(name)
-        if (
-            entry is None
-            or not entry.is_work
-            or not _NAME.fullmatch(name)
-            or not is_unique
-            or is_link
-        ):
+        if entry is None or not (entry.is_work and is_plain and is_unique):
             raise InputError(
                 f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored"
             )
@@ -161,16 +155,18 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
         raise InputError(
             f"{source} takes {format_bytes(size)}, and {format_bytes(free)} are free; nothing is restored"
         )
-    if (damaged := archive.testzip()) is not None:
+    damaged = archive.testzip()
+    if damaged is not None:
         raise InputError(f"{source} is damaged at {damaged}; nothing of it is restored")
     return parts
 
 
 def _write(archive: ZipFile, place: Path, part: str, members: list[ZipInfo]) -> None:
-    """Write a file or a folder, whole or not at all."""
+    """Writes a file or a folder, whole or not at all."""
     is_file = members[0].filename == part
     place.parent.mkdir(parents=True, exist_ok=True)
-    with (replace_file if is_file else replace_folder)(place) as fresh:
+    replacing = replace_file if is_file else replace_folder
+    with replacing(place) as fresh:
         for member in members:
             target = fresh if is_file else fresh / member.filename.removeprefix(f"{part}/")
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -69,9 +69,9 @@ class RunEstimate:
         config = self.config
         if config.max_steps is not None or self.rows is None:
             return config.max_steps
-        batches = [
-            math.ceil(rows / config.batch_size) for rows in self.rows_of_parts or (self.rows,)
-        ]
+        batches = []
+        for rows in self.rows_of_parts or (self.rows,):
+            batches.append(math.ceil(rows / config.batch_size))
         return config.total_steps(sum(config.steps_of_parts(batches)))
 
 
@@ -144,7 +144,9 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
         _, uses_all_rows = part.facts.rows.example(form)
         size = None
         if name.built_in and uses_all_rows:
-            size = name.built_in.splits[name.split or next(iter(name.built_in.splits))].rows or None
+            splits = name.built_in.splits
+            split = name.split or next(iter(splits))
+            size = splits[split].rows or None
         sizes.append(size)
     if remote_form:
         counts = [size for size in sizes if size is not None]
@@ -152,10 +154,11 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
         columns, _ = part.facts.rows.example(remote_form)
         return RunEstimate(config, rows, columns, remote_form, tuple(notes))
     data = join(sets)
-    prefix = f"{data.name}, by {part.objective}: " if len(config.parts) > 1 else ""
-    return RunEstimate(
-        config, len(data), len(data.columns), data.kind, tuple(prefix + note for note in data.notes)
-    )
+    prefix = ""
+    if len(config.parts) > 1:
+        prefix = f"{data.name}, by {part.objective}: "
+    part_notes = tuple(prefix + note for note in data.notes)
+    return RunEstimate(config, len(data), len(data.columns), data.kind, part_notes)
 
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
@@ -184,7 +187,7 @@ def _preparation(config: RunConfig, home: Path) -> list[str]:
 def _overlaps(
     eval_data: str | None, parts: tuple[Part, ...], seed: int, home: Path, stamps: tuple[float, ...]
 ) -> list[str]:
-    """Notes on the overlap of each evaluation set with the training data, all of which is on this machine.
+    """Notes on the overlap of each evaluation set with the training data, which is on this machine.
 
     The form asks at every change of a setting, so the result is cached until the ``stamps`` of the
     files change.
@@ -223,16 +226,21 @@ def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
 def _transformed(
     name: DataName, part: Part, seed: int, home: Path, held_out: bool = False
 ) -> tuple[str, Dataset | None]:
-    """The form of a set, and its rows for the objective without held-out ones. InputError if they do not fit it."""
+    """The form of a set, and its rows for the objective without held-out ones.
+
+    Raises InputError if they do not fit it.
+    """
     form, data = _open(name, home, "train")
     part.facts.rows.check(str(name), form, part.facts.name)
-    if data is not None and held_out:
+    if data is None:
+        return form, None
+    if held_out:
         data, _ = hold_out(data, part.objective, seed)
-    return form, None if data is None else part.facts.transform(data, seed)
+    return form, part.facts.transform(data, seed)
 
 
 def _open(name: DataName, home: Path, split: str) -> tuple[str, Dataset | None]:
-    """The form of a set in words, and its rows; None if it is on the Hub. InputError if there is no such set."""
+    """The form of a set in words, and its rows; None if it is on the Hub. Raises InputError for an unknown set."""
     if name.built_in and is_on_hub(name):
         check_split(name, name.built_in)
         return name.built_in.form, None
@@ -247,7 +255,7 @@ def _stamp(name: DataName) -> float:
 
 @lru_cache(maxsize=8)
 def _load(name: DataName, home: Path, split: str, stamp: float) -> Dataset:
-    """Load a set. A file is loaded again when its ``stamp`` has changed."""
+    """Loads a set. A file is loaded again when its ``stamp`` has changed."""
     return load_one(name, home, split)
 
 
@@ -268,13 +276,11 @@ class TrainingRate(NamedTuple):
         steps = estimate.steps
         if steps is None:
             return None
-        sentences = (
-            steps * config.gradient_accumulation_steps * config.batch_size * estimate.columns
-        )
+        rows = steps * config.gradient_accumulation_steps * config.batch_size
+        training_seconds = rows * estimate.columns / self.sentences_per_second
+        # Each evaluation, and the one before the first step.
         evaluations = math.ceil(steps / config.evaluate_every(steps)) + 1
-        return self.other_seconds + (
-            sentences / self.sentences_per_second + evaluations * self.evaluation_seconds
-        )
+        return self.other_seconds + training_seconds + evaluations * self.evaluation_seconds
 
 
 def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
@@ -295,8 +301,11 @@ def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
 
 
 def _other_seconds(run: Run) -> float:
-    """The seconds of a run besides steps and evaluations: until its first step, and for the test of its best model."""
-    times = {event.get("state") or event["kind"]: event.get("t") or 0.0 for event in run.events}
+    """The seconds before the first step of a run, and of the test of its best model."""
+    # The time of the last event of each kind.
+    times = {}
+    for event in run.events:
+        times[event.get("state") or event["kind"]] = event.get("t") or 0.0
     started = run.record.started
     seconds = STARTING_SECONDS
     if State.RUNNING in times and started is not None:

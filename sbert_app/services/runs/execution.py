@@ -34,11 +34,11 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Train with the config of a run that is in one of ``states``, from its checkpoint if it has one.
+    """Trains with the config of a run that is in one of ``states``, from its checkpoint if it has one.
 
-    When ``should_end`` returns True, the run writes a checkpoint and is interrupted. RunError if
-    the run is in another state, or another process works on it. InputError if its config, base or
-    data cannot be used; the run has failed then.
+    When ``should_end`` returns True, the run writes a checkpoint and is interrupted. Raises
+    RunError if the run is in another state, or another process works on it; InputError if its
+    config, base or data cannot be used, and the run has failed then.
     """
     with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
         stop = lease.run.folder / "stop"
@@ -84,7 +84,7 @@ def execute(
 
 @contextmanager
 def _log_to(file: Path) -> Iterator[None]:
-    """Also write all log records of the block to ``file``."""
+    """Writes the log records of the block to ``file``, too."""
     handler = logging.FileHandler(file, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%Y-%m-%d %H:%M:%S"))
     app_logger = logging.getLogger("sbert_lab")
@@ -101,7 +101,7 @@ def _log_to(file: Path) -> Iterator[None]:
 
 
 def _log_event(event: Event) -> None:
-    """Log the start and each evaluation in one line; training steps are only in the events."""
+    """Logs the start and each evaluation in one line; training steps are only in the events."""
     state = event.get("state")
     if event["kind"] == "train" or state not in (None, State.RUNNING):
         return

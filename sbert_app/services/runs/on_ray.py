@@ -68,7 +68,7 @@ class RemoteRun:
     def start(
         self, run: Run, inputs: bytes, home: Path, is_offline: bool
     ) -> tuple[Changes, RunResult | None]:
-        """Start a run, whose config names files and models of the archive ``inputs`` (`_packed`).
+        """Starts a run, whose config names files and models of the archive ``inputs`` (`_packed`).
 
         ``home`` is used if the nodes share it, or else the home folder of this node.
         """
@@ -77,12 +77,17 @@ class RemoteRun:
         if is_offline:
             set_offline(True)
         _unpack(inputs, scratch)
-        self.store = RunStore(home if home.is_dir() else home_folder(), scratch / "runs")
+        if not home.is_dir():
+            home = home_folder()
+        self.store = RunStore(home, scratch / "runs")
         self.folder = self.store.folder / run.id
         self.folder.mkdir(parents=True, exist_ok=True)
-        config = _renamed(
-            run.config, lambda name, _: str(scratch / name) if (scratch / name).exists() else name
-        )
+
+        def unpacked(name: str, _: bool) -> str:
+            path = scratch / name
+            return str(path) if path.exists() else name
+
+        config = _renamed(run.config, unpacked)
         write_text(self.folder / "config.json", config.to_json() + "\n")
         write_text(self.folder / "name.txt", run.name)
         # With a start time, the run continues from its checkpoint, if there is one.
@@ -107,7 +112,7 @@ class RemoteRun:
         elif end == State.INTERRUPTED:
             self._should_end.set()
         wait([self._outcome], POLL_SECONDS)
-        # Asked before the files are read, so that nothing is missed that the run wrote at its end.
+        # Asked before the files are read, so that what the run writes at its end is not missed.
         has_ended = self._outcome.done()
         changes = {}
         for name in FILES:
@@ -150,10 +155,10 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Execute a run on the cluster, as `runs.execution.execute` does in this process.
+    """Executes a run on the cluster, as `runs.execution.execute` does in this process.
 
-    InputError also if the cluster cannot be reached, or is gone. The run has then failed, and can
-    be resumed.
+    Raises InputError also if the cluster cannot be reached, or is gone. The run has then failed,
+    and can be resumed.
     """
     with store.lease(run_id, states) as lease:
         for _ in range(MOST_DEATHS + 1):
@@ -174,11 +179,11 @@ def _submit(
     on_event: Callable[[Event], object],
     should_end: Callable[[], bool],
 ) -> RunResult:
-    """Execute a run on one actor. ActorLostError if the actor dies."""
+    """Executes a run on one actor. Raises ActorLostError if the actor dies."""
     from training.trainer.train import RunResult
 
     def end() -> State | None:
-        """The state in which the run has to end; None while it may go on."""
+        """The last state of a run that has to end, or None while it may continue."""
         if (run.folder / "stop").exists():
             return State.STOPPED
         return State.INTERRUPTED if should_end() else None
@@ -208,7 +213,8 @@ def _submit(
                 for event in store.events(run.id, reported):
                     on_event(event)
                 reported = len(store.events(run.id))
-                answer = actor.poll.remote(end()) if result is None else None
+                if result is None:
+                    answer = actor.poll.remote(end())
             cluster.idle.append(actor)
         finally:
             if result is None:
@@ -219,7 +225,7 @@ def _submit(
 
 
 def _write(path: Path, start: int, content: bytes) -> None:
-    """Write a change of a file or folder. The log of the actor is appended to the log of this process."""
+    """Writes a change of a file or folder. The log of the actor is appended to the log of this process."""
     if not path.suffix:
         with replace_folder(path) as fresh:
             _unpack(content, fresh)
@@ -260,13 +266,15 @@ def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig
     """The config with other names of files and models. ``rename`` gets a name and whether it is the name of a model."""
     names = {}
     for key in ("train_data", "eval_data"):
-        if data := getattr(config, key):
-            parts = DataName.parse_joined(data)
-            names[key] = "+".join(
-                str(replace(part, name=rename(part.name, False))) for part in parts
-            )
+        data = getattr(config, key)
+        if data:
+            parts = []
+            for part in DataName.parse_joined(data):
+                parts.append(str(replace(part, name=rename(part.name, False))))
+            names[key] = "+".join(parts)
     for key in ("base", "teacher"):
-        if name := getattr(config, key):
+        name = getattr(config, key)
+        if name:
             model = ModelName.parse(name)
             names[key] = str(replace(model, name=rename(model.name, True)))
     return config.replace(**names)
@@ -280,15 +288,13 @@ def _pack(paths: Mapping[Path, str]) -> bytes:
             if path.is_file():
                 archive.write(path, name)
             for folder, _, files in os.walk(path, followlinks=True):
-                for file in files:
-                    archive.write(
-                        Path(folder, file),
-                        PurePosixPath(name, Path(folder, file).relative_to(path)),
-                    )
+                for file_name in files:
+                    file = Path(folder, file_name)
+                    archive.write(file, PurePosixPath(name, file.relative_to(path)))
     return buffer.getvalue()
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    """Write the files of an archive into a folder, and never outside it."""
+    """Writes the files of an archive into a folder, and never outside it."""
     with ZipFile(io.BytesIO(archive)) as files:
         files.extractall(folder)

@@ -57,7 +57,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord:
-        """Read the record of a folder. RunNotFoundError if it does not exist or is damaged."""
+        """Reads the record of a folder. Raises RunNotFoundError if it does not exist or is damaged."""
         try:
             return read_document(folder / "run.json", cls)
         except FileNotFoundError as error:
@@ -68,7 +68,7 @@ class RunRecord:
             raise RunNotFoundError(error, error.public) from error
 
     def write(self, folder: Path) -> None:
-        """Write the record atomically. Raises OSError if the disk is full."""
+        """Writes the record atomically. Raises OSError if the disk is full."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
         # A reason quotes the wrong input.
         write_bytes(folder / "run.json", text.encode(errors="replace"))
@@ -97,9 +97,8 @@ class Run:
 
     @cached_property
     def has_model(self) -> bool:
-        return any(
-            (self.folder / "model" / file).exists() for file in ("modules.json", "config.json")
-        )
+        model = self.folder / "model"
+        return (model / "modules.json").exists() or (model / "config.json").exists()
 
     @property
     def waited(self) -> float:
@@ -130,9 +129,9 @@ class Run:
 
 def default_name(config: RunConfig) -> str:
     """The name of a run without one: objectives, concatenation, pooling, base."""
-    concatenation = (
-        f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""
-    )
+    concatenation = ""
+    if "concatenation" in config.objective_class.fields:
+        concatenation = f" {config.concatenation}"
     pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
     objectives = " + ".join(dict.fromkeys(part.objective for part in config.parts))
     return f"{objectives}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
@@ -220,7 +219,7 @@ class EventReader:
         self._inode = 0
 
     def read(self) -> list[Event]:
-        """All events, the oldest first; none if there is no file yet. InputError if it cannot be read."""
+        """All events, the oldest first; none before the file exists. Raises InputError if it cannot be read."""
         if self._path.exists() and not self._path.is_file():
             raise unreadable(self._path, "it is not a file")
         try:

@@ -75,7 +75,7 @@ SCAN_SECONDS = 20.0
 class RunStore:
     """All runs of a home folder. Thread-safe; any number of processes may use the same folder.
 
-    Methods that take a run's id raise `RunNotFoundError` if there is no such run.
+    Methods that take a run's id raise `RunNotFoundError` if the run does not exist.
     """
 
     def __init__(self, home: Path, folder: Path | None = None) -> None:
@@ -92,8 +92,8 @@ class RunStore:
         # The stamps of run.json of the runs that are not at work, so that `ids` does not read these
         # files again.
         self._quiet: dict[str, tuple[int, int]] = {}
-        # The result of the last search for runs at work: the ids of all runs then, the time, the
-        # ids of those at work.
+        # The result of the last search for runs at work: the ids of all runs at that time, the time,
+        # and the ids of the runs at work.
         self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
@@ -113,16 +113,16 @@ class RunStore:
         return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:
-        """The state of a run, or None if there is no such run. Quicker than `get`."""
+        """The state of a run, or None if the run does not exist. Quicker than `get`."""
         try:
             return self._current_record(self._run_folder(run_id)).state
         except RunNotFoundError:
             return None
 
     def list(self, limit: int | None = None, cursor: str = "") -> list[Run]:
-        """The newest ``limit`` runs, or all, the newest first; with ``cursor`` those that are older than this run.
+        """The newest ``limit`` runs, or all of them, the newest first. With ``cursor``, only runs older than that run.
 
-        RunNotFoundError if ``cursor`` is not the id of a run.
+        Raises RunNotFoundError if ``cursor`` is not the id of a run.
         """
         ids = self._ids()
         if cursor:
@@ -154,9 +154,8 @@ class RunStore:
         except FileNotFoundError:
             return []
         if self._order[0] != changed:
-            ids = newest_first(
-                folder for folder in self.folder.iterdir() if not folder.name.startswith(".")
-            )
+            folders = self.folder.iterdir()
+            ids = newest_first(folder for folder in folders if not folder.name.startswith("."))
             self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
             # Within the resolution of the time, another run may be created after this reading.
             is_settled = time.time() - changed > 1
@@ -179,9 +178,9 @@ class RunStore:
             except (UserFacingError, OSError) as error:
                 # Unless the run was deleted in the meantime, it is damaged.
                 if os.path.lexists(folder / "run.json"):
-                    damaged.append(
-                        error if isinstance(error, UserFacingError) else unreadable(folder, error)
-                    )
+                    if not isinstance(error, UserFacingError):
+                        error = unreadable(folder, error)
+                    damaged.append(error)
         self._damaged = damaged
         return runs
 
@@ -216,9 +215,8 @@ class RunStore:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
         folder = self._run_folder(run_id)
         with self._reading:
-            events = self._event_readers.setdefault(
-                run_id, EventReader(folder / "events.jsonl")
-            ).read()
+            new_reader = EventReader(folder / "events.jsonl")
+            events = self._event_readers.setdefault(run_id, new_reader).read()
             start = since if since <= len(events) else 0
             return events[start:]
 
@@ -228,14 +226,13 @@ class RunStore:
             return ""
         with file.open("rb") as log:
             log.seek(max(0, file.stat().st_size - 200 * lines))
-            return "\n".join(
-                log.read().decode("utf-8", errors="replace").rstrip("\n").split("\n")[-lines:]
-            )
+            text = log.read().decode("utf-8", errors="replace")
+        return "\n".join(text.rstrip("\n").split("\n")[-lines:])
 
     def create(self, config: RunConfig, queue: bool = True) -> Run:
-        """Create a run. Its id is made of date, time and a few words: 20261121-034512-regression-mean.
+        """Creates a run. Its id is made of date, time and a few words: 20261121-034512-regression-mean.
 
-        The run is queued for any worker, or else stopped, so that the caller can execute it.
+        The run is queued for any worker, or else stopped, so that the caller can execute it. Raises
         InputError if the disk is full or the home folder is not writable, and for a config with
         Python objects of another process.
         """
@@ -244,8 +241,10 @@ class RunStore:
         # title.
         for key in ("base", "teacher"):
             name = getattr(config, key)
-            model = ModelName.parse(name) if name else None
-            if model and model.run_id:
+            if not name:
+                continue
+            model = ModelName.parse(name)
+            if model.run_id:
                 by_id = replace(model, name=RUN + find_run(model.run_id, self.home))
                 config = config.replace(**{key: str(by_id)})
         text = check_text(config.to_json() + "\n", "the config")
@@ -273,7 +272,7 @@ class RunStore:
         return self.get(run_id)
 
     def stop(self, run_id: str) -> Run:
-        """Stop a queued run at once, a running one at its next step. RunStateError for any other."""
+        """Stops a queued run at once, a running one at its next step. Raises RunStateError for any other."""
         folder = self._run_folder(run_id)
         state = self._current_record(folder).state
         if state not in AT_WORK:
@@ -286,9 +285,10 @@ class RunStore:
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queue a run again that failed, was stopped or interrupted. RunBusyError or RunStateError for any other.
+        """Queues a run again that has failed, or was stopped or interrupted.
 
-        InputError if it has Python objects of the program that started it.
+        Raises RunBusyError or RunStateError for any other run, and InputError if the run has Python
+        objects of the program that started it.
         """
         folder = self._run_folder(run_id)
         check_queueable(self._config(run_id, folder), folder)
@@ -301,7 +301,7 @@ class RunStore:
         return self.get(run_id)
 
     def assign(self, run_id: str, to_ray: bool) -> None:
-        """Record whether a run waits for Ray or for this machine once it is queued."""
+        """Records whether a run waits for Ray or for this machine once it is queued."""
         marker = self._run_folder(run_id) / FOR_RAY
         if to_ray:
             marker.touch()
@@ -313,15 +313,17 @@ class RunStore:
 
     @contextmanager
     def claim(self, run_id: str) -> Iterator[None]:
-        """Keep other workers from taking a queued run inside the block. RunBusyError if another worker has it."""
+        """Keeps other workers from taking a queued run inside the block.
+
+        Raises RunBusyError if another worker has it.
+        """
         folder = self._run_folder(run_id)
-        with self._lock(
-            folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"
-        ):
+        message = f"run {run_id} is taken by another worker"
+        with self._lock(folder, message, timeout=0, name="worker"):
             yield
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and its model. Raises RunBusyError while it is running."""
+        """Removes a run and its model. Raises RunBusyError while it is running."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
             deleted = self.folder / f".deleted-{run_id}"
@@ -332,22 +334,21 @@ class RunStore:
         self._configs.pop(run_id, None)
 
     def sweep(self) -> None:
-        """Remove what an interrupted deletion or restoration left behind."""
+        """Removes what an interrupted deletion or restoration left behind."""
         for leftover in self.folder.glob(".*"):
             with suppress(OSError):
                 is_old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
-                if leftover.name.startswith(".deleted-") or (
-                    leftover.name.endswith(FRESH) and is_old
-                ):
+                is_incomplete = leftover.name.endswith(FRESH) and is_old
+                if is_incomplete or leftover.name.startswith(".deleted-"):
                     shutil.rmtree(leftover, ignore_errors=True)
 
     @contextmanager
     def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
-        """Work on a run that is in one of ``states``. It is running inside the block, and has ended after it.
+        """Works on a run that is in one of ``states``. It is running inside the block, and has ended after it.
 
         An exception in the block makes it failed; KeyboardInterrupt and SystemExit make it
-        interrupted. RunStateError if the run is in another state; RunBusyError if another process
-        works on it.
+        interrupted. Raises RunStateError if the run is in another state; RunBusyError if another
+        process works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
@@ -373,9 +374,8 @@ class RunStore:
                 raise
             finally:
                 (folder / "reserve").unlink(missing_ok=True)
-                replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(
-                    folder
-                )
+                record = replace(record, state=lease.state, reason=lease.reason, ended=time.time())
+                record.write(folder)
 
     def _current_record(self, folder: Path) -> RunRecord:
         """The record of a run. A run that is recorded as running but whose lock is free becomes interrupted."""
@@ -386,7 +386,7 @@ class RunStore:
         return record
 
     def _locked_record(self, folder: Path) -> RunRecord:
-        """The record, for the holder of the lock: no other process works on the run, whatever its state says."""
+        """The record, for the holder of the lock. A run in the state running has lost its process."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
             record = replace(
@@ -400,11 +400,13 @@ class RunStore:
     def _lock(
         self, folder: Path, message: str, timeout: float = 0.1, name: str = "lock"
     ) -> Iterator[None]:
-        """Hold a lock of the run. RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds."""
+        """Holds a lock of the run.
+
+        Raises RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds.
+        """
         try:
-            lock = FileLock(folder / name, thread_local=False).acquire(
-                timeout=timeout, poll_interval=0.02
-            )
+            file_lock = FileLock(folder / name, thread_local=False)
+            lock = file_lock.acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
             raise RunBusyError(message) from error
         with lock:
@@ -445,7 +447,7 @@ class RunLease:
     reason: str | None = None
 
     def end(self, result: RunResult) -> RunResult:
-        """End the run with a result. A run that stopped without the file ``stop`` was interrupted."""
+        """Ends the run with a result. A run that stopped without the file ``stop`` was interrupted."""
         self.state = State(result.status)
         self.reason = result.reason
         if self.state == State.STOPPED and not (self.run.folder / "stop").exists():

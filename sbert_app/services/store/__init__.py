@@ -75,5 +75,6 @@ def home_entry(path: str) -> HomeEntry | None:
     for entry in HOME:
         if path.startswith(entry.name):
             rest = path.removeprefix(entry.name)
-            return entry if any(fnmatchcase(rest, pattern) for pattern in entry.files) else None
+            is_known = any(fnmatchcase(rest, pattern) for pattern in entry.files)
+            return entry if is_known else None
     return None

@@ -97,7 +97,7 @@ class DiskCache:
 
 
 def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None = None) -> None:
-    """Remove the least recently used files, but not ``spared``, until at most ``max_bytes`` remain."""
+    """Removes the least recently used files, but not ``spared``, until at most ``max_bytes`` remain."""
     entries = []
     for file in files:
         # Another process may have removed it.
@@ -138,7 +138,7 @@ class LRUCache(Generic[K, V]):
             return self._entries[key]
 
     def put(self, key: K, value: V) -> bool:
-        """Store an object and evict others until both limits hold. Returns whether any was evicted."""
+        """Stores an object and evicts others until both limits hold. Returns whether any was evicted."""
         with self._lock:
             self._entries[key] = value
             self._entries.move_to_end(key)
@@ -158,7 +158,7 @@ class LRUCache(Generic[K, V]):
 
     def remove(self, condition: Callable[[K], bool]) -> None:
         with self._lock:
-            for key in [key for key in self._entries if condition(key)]:
+            for key in list(filter(condition, self._entries)):
                 del self._entries[key]
 
     def __contains__(self, key: object) -> bool:

@@ -35,7 +35,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def read_document(path: Path, kind: type[Document]) -> Document:
-    """The record in a file. FileNotFoundError if there is no file, InputError if it cannot be read."""
+    """The record in a file. Raises FileNotFoundError if it does not exist, InputError if it cannot be read."""
     try:
         # Reading a pipe would block.
         if not path.is_file() and path.exists():
@@ -49,12 +49,15 @@ def read_document(path: Path, kind: type[Document]) -> Document:
         raise unreadable(path, error) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        why = first["msg"]
         place = ".".join(map(str, first["loc"]))
-        raise unreadable(path, f"{place}: {first['msg']}" if place else first["msg"]) from error
+        if place:
+            why = f"{place}: {why}"
+        raise unreadable(path, why) from error
 
 
 def write_document(path: Path, document: object) -> None:
-    """Write a record atomically. It replaces an older one. InputError if it cannot be written."""
+    """Writes a record atomically. It replaces an older one. Raises InputError if it cannot be written."""
     try:
         write_bytes(path, _adapter(type(document)).dump_json(document, indent=1) + b"\n")
     except OSError as error:
@@ -65,7 +68,10 @@ def write_document(path: Path, document: object) -> None:
 
 
 def check_text(text: str, what: str) -> str:
-    """Returns a text that will be saved as ``what``. InputError for a lone surrogate, which cannot be encoded."""
+    """Returns a text that will be saved as ``what``.
+
+    Raises InputError for a lone surrogate, which cannot be encoded.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -91,7 +97,7 @@ def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document
 
 
 class Listing(NamedTuple, Generic[Document]):
-    """The records of a store in the order of their ids, and the errors of those that cannot be read."""
+    """The records of a store in the order of their ids, and the errors of damaged records."""
 
     documents: dict[str, Document]
     damaged: tuple[InputError, ...]
@@ -117,13 +123,13 @@ class DocumentStore(Generic[Document]):
         self.what = what
 
     def path(self, key: str) -> Path:
-        """The file of a record. InputError if no record can have that id."""
+        """The file of a record. Raises InputError if no record can have that id."""
         if not is_id(str(key)):
             raise InputError(f"there is no {self.what} {key!r:.82}")
         return self.folder / f"{key}{self.suffix}"
 
     def get(self, key: str) -> Document:
-        """The record of that id. InputError if it does not exist, or is damaged."""
+        """The record of that id. Raises InputError if it does not exist, or is damaged."""
         try:
             return read_document(self.path(key), self.kind)
         except FileNotFoundError:
@@ -143,7 +149,7 @@ class DocumentStore(Generic[Document]):
         return Listing(documents, tuple(damaged))
 
     def create(self, stem: str, document: Document) -> str:
-        """Store a new record under the id ``stem``, ``stem``-2, … and return the id. InputError as `put`."""
+        """Stores a new record under the id ``stem``, ``stem``-2, … and returns the id. Raises InputError as `put`."""
         with self.locked():
             key = stem
             number = 1
@@ -154,7 +160,10 @@ class DocumentStore(Generic[Document]):
         return key
 
     def put(self, key: str, document: Document) -> None:
-        """Store a record under an id. It replaces an older one. InputError if the disk is full or not writable."""
+        """Stores a record under an id. It replaces an older one.
+
+        Raises InputError if the disk is full or not writable.
+        """
         path = self.path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,14 +172,14 @@ class DocumentStore(Generic[Document]):
         write_document(path, document)
 
     def change(self, key: str, edit: Callable[[Document], Document]) -> Document:
-        """Replace a record by ``edit(record)`` and return it. InputError as `get` and `put`."""
+        """Replaces a record by ``edit(record)`` and returns it. Raises InputError as `get` and `put`."""
         with self.locked():
             changed = edit(self.get(key))
             self.put(key, changed)
         return changed
 
     def delete(self, key: str) -> None:
-        """Remove a record, and its folder if it has one."""
+        """Removes a record, and its folder if it has one."""
         path = self.path(key)
         # The file first, as a folder without it is not a record.
         path.unlink(missing_ok=True)
@@ -179,7 +188,7 @@ class DocumentStore(Generic[Document]):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Prevent other threads and processes from creating or changing records. Not reentrant."""
+        """Prevents other threads and processes from creating or changing records. Not reentrant."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".lock"):
@@ -192,7 +201,10 @@ class DocumentStore(Generic[Document]):
         return self.folder / path.relative_to(self.folder).parts[0]
 
     def ids(self) -> Iterator[str]:
-        """Yields the ids of all records in order, including damaged ones. InputError if the folder cannot be read."""
+        """Yields the ids of all records in order, including damaged ones.
+
+        Raises InputError if the folder cannot be read.
+        """
         file_suffix, _, inner = self.suffix.partition("/")
         try:
             names = sorted(path.name for path in self.folder.iterdir())
@@ -202,11 +214,8 @@ class DocumentStore(Generic[Document]):
             raise unreadable(self.folder, error) from error
         for name in names:
             key = name.removesuffix(file_suffix)
-            if (
-                name.endswith(file_suffix)
-                and is_id(key)
-                and os.path.lexists(self.folder / name / inner)
-            ):
+            has_id = name.endswith(file_suffix) and is_id(key)
+            if has_id and os.path.lexists(self.folder / name / inner):
                 yield key
 
 

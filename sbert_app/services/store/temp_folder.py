@@ -38,20 +38,20 @@ class TempFolder:
             raise InputError(is_full(self.most))
 
     def results(self, kind: str) -> Path:
-        """The folder of one kind of `RESULTS`. InputError if the folder is full."""
+        """The folder of one kind of `RESULTS`. Raises InputError if the folder is full."""
         if kind not in RESULTS:
             raise ValueError(kind)
         self.check_room()
         return self.path / kind
 
     def new_folder(self, kind: str) -> Path:
-        """Create a folder for one result, with a name that cannot be guessed. InputError as `results`."""
+        """Creates a folder for one result, with a name that cannot be guessed. Raises InputError as `results`."""
         folder = self.results(kind) / token_hex(8)
         folder.mkdir(parents=True)
         return folder
 
     def clean(self) -> None:
-        """Remove uploads and results that are older than a day, and incomplete files of processes that have ended."""
+        """Removes uploads and results that are older than a day, and incomplete files of processes that have ended."""
         for kind in (*RESULTS, ""):
             folder = self.path / kind
             if not folder.is_dir():
@@ -63,7 +63,7 @@ class TempFolder:
 
 
 def _remove_unused(part: Path) -> None:
-    """Remove a part after a day. If it cannot be removed, as on a read-only disk, this is logged."""
+    """Removes a part after a day. If it cannot be removed, as on a read-only disk, this is logged."""
     try:
         is_folder = _is_folder(part)
         files = [part, *part.rglob("*")] if is_folder else [part]
@@ -86,7 +86,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def keep_copy(source: Path, target: Path) -> Path:
-    """Link a visitor's file, which takes no space, or else copy it. InputError if neither is possible."""
+    """Links a visitor's file, which takes no space, or else copies it. Raises InputError if neither is possible."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
