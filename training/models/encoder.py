@@ -117,7 +117,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         vocabulary_of: Iterable[str] = (),
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` and a shape for random weights.
+        """Loads a model by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` for random weights.
 
         ``scratch:<layers>x<dim>`` is a transformer with random weights;
         `training.models.random_weights` has others. Dimension, prompt, dtype and pooling can be
@@ -171,10 +171,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
-        kind = (
-            f"{self.pooling}, {self.dimension} dimensions, {str(self.dtype).removeprefix('torch.')}"
-        )
-        return f"Encoder({self.name!r}, {kind}, {self.device}{prompt})"
+        dtype = str(self.dtype).removeprefix("torch.")
+        settings = f"{self.pooling}, {self.dimension} dimensions, {dtype}, {self.device}"
+        return f"Encoder({self.name!r}, {settings}{prompt})"
 
     @property
     def max_length(self) -> int:
@@ -257,10 +256,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
-        encoder = copy.copy(
-            self.with_prompt(**role_prompt(role, self.prompts, self.model_format.default_prompt))
-        )
-        # The advice is to use prompts, and that is what the caller does.
+        prompt = role_prompt(role, self.prompts, self.model_format.default_prompt)
+        encoder = copy.copy(self.with_prompt(**prompt))
+        # The caller follows the advice to use prompts, so it is not logged.
         encoder._is_advised = True
         return encoder
 
@@ -368,9 +366,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self.start_multi_process_pool()
         if device is not None and pick_device(device) != self.device:
             self.to(device)
-        encoder = self.with_prompt(
-            prompt, None if prompt is not None else prompt_name
-        ).with_dimension(truncate_dim)
+        if prompt is not None:
+            prompt_name = None
+        encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)
         if batch_size is not None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
         if deterministic:
@@ -379,9 +377,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         listed = [sentences] if isinstance(sentences, str) else sentences
         results: Any
         if output_value == TOKEN_EMBEDDINGS:
-            results = [
-                torch.from_numpy(vectors.hidden) for vectors in encoder.token_vectors(texts(listed))
-            ]
+            results = []
+            for vectors in encoder.token_vectors(texts(listed)):
+                results.append(torch.from_numpy(vectors.hidden))
         elif output_value == SENTENCE_EMBEDDING:
             with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
                 embeddings = VectorModel.encode(
@@ -436,7 +434,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             return self._runner
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that sentence-transformers can open too. An existing model is replaced, but no other files."""
+        """Writes a folder that sentence-transformers can open too. It may replace a model, but no other files."""
         with replace_folder(check_replaceable(folder)) as fresh:
             save_parts(
                 fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width
@@ -469,9 +467,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
             )
         self.similarity_fn_name = form.similarity
         self.prompt = form.prompt
-        self.prompt_advice = (
-            "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
-        )
+        self.prompt_advice = ""
+        if not form.prompt:
+            self.prompt_advice = prompt_advice(self.name, form.transformer, form.prompts)
         self.settings = ""
         if self.prompt or self.dimension < self.full_dimension:
             self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"

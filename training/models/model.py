@@ -147,13 +147,11 @@ class Model(ABC):
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
-        """InputError if the name states a setting that models of this kind do not have."""
+        """Raises InputError if the name states a setting that models of this kind do not have."""
         if name.pooling not in (None, cls.pooling):
-            pools = (
-                "pools nothing"
-                if cls.pooling in (None, NO_POOLING)
-                else f"always takes the {cls.pooling}"
-            )
+            pools = f"always takes the {cls.pooling}"
+            if cls.pooling in (None, NO_POOLING):
+                pools = "pools nothing"
             raise InputError(
                 f"{name.name} is {_with_article(cls.kind)}, which {pools}; leave the pooling out"
             )
@@ -211,7 +209,7 @@ class PairModel(Model):
     input_noun = "pair"
     has_dtype = True
     mask: str = ""  # the mask token, which replaces a word that is left out
-    # Data, settings, Spearman ×100 on STSb dev and test; None if unknown
+    # The training data, the settings, and Spearman ×100 on STSb dev and test; None if unknown.
     card: dict[str, Any] | None = None
 
     @classmethod
@@ -308,7 +306,7 @@ class PairModel(Model):
 
     @abstractmethod
     def tokens(self, text: str) -> TokenVectors:
-        """The tokens of a text alone, without vectors."""
+        """Returns the tokens of a text alone, without vectors."""
 
     def rank(
         self,
@@ -376,16 +374,15 @@ class VectorModel(Model, Retriever):
         distinct, inverse = numbered(texts(sentences))
         report = report or ReadReport()
         n = len(inverse)
-        progress = (
-            None
-            if on_progress is None
-            else lambda done, _: on_progress(n * done // len(distinct), n)
-        )
+
+        def progress(done: int, _: int | None) -> None:
+            if on_progress is not None:
+                on_progress(n * done // len(distinct), n)
+
         vectors = np.empty((len(distinct), self.dimension), dtype=np.float32)
         start = 0
-        for part in self.encode_stream(
-            distinct, self.chunk_size, normalize, progress, should_stop, report
-        ):
+        size = self.chunk_size
+        for part in self.encode_stream(distinct, size, normalize, progress, should_stop, report):
             vectors[start : start + len(part)] = part
             start += len(part)
         report.inputs += n - len(distinct)
@@ -411,9 +408,8 @@ class VectorModel(Model, Retriever):
         def compute(rows: Rows, forward: Forward) -> np.ndarray:
             return self._vectors(rows, normalize, forward, should_stop, report)
 
-        yield from compute_chunks(
-            self._read(chunks(sentences, chunk)), compute, report, on_progress
-        )
+        parts = self._read(chunks(sentences, chunk))
+        yield from compute_chunks(parts, compute, report, on_progress)
         self.warn_of_truncation(report.truncated - before)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
@@ -463,17 +459,19 @@ class VectorModel(Model, Retriever):
             document_model = self.for_role("document")
         on_progress = watch.get("on_progress")
         should_stop = watch.get("should_stop")
-        progress = (
-            None if on_progress is None else lambda done, _: on_progress(done, len(documents))
-        )
+
+        def progress(done: int, _: int | None) -> None:
+            if on_progress is not None:
+                on_progress(done, len(documents))
 
         query_vectors = query_model.encode(queries, None, should_stop=should_stop)
         best_scores = np.empty((len(queries), 0))  # (Q, up to k)
         best_rows = np.empty((len(queries), 0), np.int64)  # (Q, up to k)
         offset = 0
-        for chunk in document_model.encode_stream(
+        chunks_of_vectors = document_model.encode_stream(
             documents, self.chunk_size, None, progress, should_stop
-        ):
+        )
+        for chunk in chunks_of_vectors:
             index = SearchIndex(chunk, self.similarity_fn_name)
             scores, rows = index.nearest(query_vectors, min(k, len(chunk)))
             # Merge with the best of the earlier chunks, and keep k of them.
@@ -515,9 +513,8 @@ class VectorModel(Model, Retriever):
     ) -> np.ndarray:
         """Computes the vectors of the rows of a chunk, (n, D). ``forward`` is called with the number of rows done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
-        for start in steps(
-            range(0, len(rows), self.batch_size), lambda done, _: forward(done), should_stop
-        ):
+        starts = range(0, len(rows), self.batch_size)
+        for start in steps(starts, lambda done, _: forward(done), should_stop):
             part = slice(start, start + self.batch_size)
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors
@@ -534,9 +531,11 @@ def sample_weights(module: Any, most: int) -> Iterator[tuple[str, np.ndarray]]:
 def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     """Returns the k of ``rows`` (n,) with the highest scores, best first; equal scores in the order of the rows."""
     if len(rows) > k:
-        is_enough = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
-        rows = rows[is_enough]
-        scores = scores[is_enough]
+        # The k-th highest score and equal ones remain, so that only a few rows are sorted.
+        place = len(scores) - k
+        is_high = scores >= np.partition(scores, place)[place]
+        rows = rows[is_high]
+        scores = scores[is_high]
     return rows[np.lexsort((rows, -scores))[:k]].astype(np.int64)
 
 
@@ -641,7 +640,9 @@ def find_opener(
     # A plug-in comes before the built-in kinds here, as the last of them claims every folder.
     folder = ModelFolder.of(name.name, home, fetch)
     plugin = _plugin_for(name, folder)
-    return plugin or next(opener for opener in OPENERS if opener.claims(name, folder)), folder
+    if plugin is not None:
+        return plugin, folder
+    return next(opener for opener in OPENERS if opener.claims(name, folder)), folder
 
 
 def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
@@ -666,7 +667,7 @@ def open_model(
     device: str | torch.device = "auto",
     home: str | Path | None = None,
 ) -> Model:
-    """Open a model of any kind by name: an `Encoder`, a `CrossEncoder`, TF-IDF, an endpoint, …
+    """Opens a model of any kind by name: an `Encoder`, a `CrossEncoder`, TF-IDF, an endpoint, …
 
     Args:
         name: a name, a folder or a Hub id, which may state settings:

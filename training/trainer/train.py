@@ -232,7 +232,9 @@ def train(
     config = extras.named(config.replace(**names))
 
     # The main process makes a new folder, and tells the others.
-    path = None if folder == RUN and not is_main else run_folder(folder, home, config)
+    path = None
+    if is_main or folder != RUN:
+        path = run_folder(folder, home, config)
     if folder == RUN and accelerator.num_processes > 1:
         [path] = broadcast_object_list([path])
     state = None
@@ -266,9 +268,8 @@ def train(
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
             reason = _explain(error, config)
-            is_unexplained = isinstance(error, RuntimeError) and reason == " ".join(
-                str(error).split()
-            )
+            own_words = " ".join(str(error).split())
+            is_unexplained = isinstance(error, RuntimeError) and reason == own_words
             # A full disk needs no traceback.
             log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
             result = replace(result, reason=reason)
@@ -306,12 +307,11 @@ def _open_folder(
         written = RunConfig(**values)
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
-        states = [
-            event.get("state")
-            for event in read_events(folder / "events.jsonl")
-            if event["kind"] == "state"
-        ]
-        if states and states[-1] == "finished":
+        last_state = None
+        for event in read_events(folder / "events.jsonl"):
+            if event["kind"] == "state":
+                last_state = event.get("state")
+        if last_state == "finished":
             raise InputError(f"the run in {folder} is finished; there is nothing to resume")
         if is_main:
             recover(checkpoint)
