@@ -204,14 +204,6 @@ class Trainer:
             return False
         return self.progress.step - best["step"] >= patience * self.eval_every
 
-    def _is_exhausted(self) -> bool:
-        """Tells whether ``patience`` evaluations were not better. False in a process that does not evaluate."""
-        patience = self.config.patience
-        best = self.progress.best
-        if patience is None or best is None or not self.accelerator.is_main_process:
-            return False
-        return self.progress.step - best["step"] >= patience * self.eval_every
-
     def _any_process(self, flag: bool) -> bool:
         """Tells whether the flag is true in any of the processes."""
         if self.accelerator.num_processes == 1:
