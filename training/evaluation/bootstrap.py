@@ -82,7 +82,7 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
 
 
 def dependence(influence: np.ndarray, keys: Keys) -> float:
-    """Computes the factor, at least 1, that shared sentences widen the standard error of a figure by.
+    """Computes the factor, at least 1, by which shared sentences widen the standard error of a figure.
 
     ``influence`` (N,) is how far each row moves the figure.
     """
@@ -167,9 +167,8 @@ def correlation(
     """Computes Spearman's or Pearson's correlation of x (N,) and y (N,); NaN if either is constant."""
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
-    return Statistic(
-        value, bootstrap_replicates(x, y, statistic, resamples), influence, keys, (-1.0, 1.0)
-    )
+    replicates = bootstrap_replicates(x, y, statistic, resamples)
+    return Statistic(value, replicates, influence, keys, (-1.0, 1.0))
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
@@ -230,9 +229,8 @@ def bootstrap_interval(
     studentised = np.concatenate(deviations)
     quantiles = np.percentile(studentised[np.isfinite(studentised)], [97.5, 2.5])
     low, high = np.tanh(z - factor * error * quantiles)
-    return Interval(
-        float(low), float(high), f"studentised bootstrap, {resamples:,} resamples{allows}"
-    )
+    method = f"studentised bootstrap, {resamples:,} resamples{allows}"
+    return Interval(float(low), float(high), method)
 
 
 def _z_and_error(
@@ -370,9 +368,8 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
     varies_b = variance_b > ROUNDING * (weights * y * y).sum(axis=1)
     correlations = np.full(len(weights), np.nan)
     covariance = (weights * a * b).sum(axis=1)
-    np.divide(
-        covariance, np.sqrt(variance_a * variance_b), out=correlations, where=varies_a & varies_b
-    )
+    deviations = np.sqrt(variance_a * variance_b)
+    np.divide(covariance, deviations, out=correlations, where=varies_a & varies_b)
     return correlations
 
 
@@ -411,12 +408,13 @@ class Difference(NamedTuple):
         """
         if self.points < 0:
             return Difference(-self.points, -self.high, -self.low).describe(b, a, data, p_value)
-        p = self.p_value if p_value is None else p_value
-        corrected = "" if p_value is None else ", corrected"
-        size = f"= {p:.3f}" if p >= 0.001 else "< 0.001"
-        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}".replace(
-            "-", "−"
-        )
-        if p >= ALPHA:
+        corrected = ", corrected"
+        if p_value is None:
+            p_value = self.p_value
+            corrected = ""
+        size = f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"
+        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}"
+        interval = interval.replace("-", "−")
+        if p_value >= ALPHA:
             return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} points ({interval})"
         return f"{a} is {self.points:.1f} points better than {b} {data} ({interval})"

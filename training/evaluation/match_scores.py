@@ -113,10 +113,6 @@ class MatchScores:
         """The number of pairs that count as one independent pair because pairs share sentences; at least 1."""
         return dependence(self.matches - isotonic(self.scores, self.matches), self.keys) ** 2
 
-    @property
-    def least_above(self) -> int:
-        return min(LEAST_ABOVE, int(self.matches.sum()))
-
     def average_precision(self) -> Statistic:
         """Computes average precision. It is undefined for resamples without a match.
 
@@ -128,9 +124,8 @@ class MatchScores:
         for hits, predicted in self._resampled_counts(seed=0):
             gained = np.diff(hits, axis=1, prepend=0)
             with np.errstate(invalid="ignore"):
-                replicates.append(
-                    (gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1]
-                )
+                sums = (gained * hits / np.maximum(predicted, 1)).sum(axis=1)
+                replicates.append(sums / hits[:, -1])
         # A matching pair adds its own precision, and changes the precision of all matches with
         # equal or lower scores.
         place = np.searchsorted(-curve.threshold, -self.scores)
@@ -168,11 +163,9 @@ class MatchScores:
             return Estimate(criterion.value, criterion.value, criterion.value)
         if criterion.kind == PRECISION:
             place = self._most_recall(criterion.value)
-            return (
-                NO_ESTIMATE
-                if place is None
-                else NO_ESTIMATE._replace(value=float(curve.threshold[place]))
-            )
+            if place is None:
+                return NO_ESTIMATE
+            return NO_ESTIMATE._replace(value=float(curve.threshold[place]))
         threshold = float(curve.threshold[int(curve.f1.argmax())])
         if len(self.scores) < INTERVAL_FROM:
             return NO_ESTIMATE._replace(value=threshold)
@@ -239,9 +232,9 @@ class MatchScores:
 
     def reached(self, precision: float) -> Estimate:
         """Finds the lowest threshold of at least 20 pairs with this precision on these pairs, or `NO_ESTIMATE`."""
-        places = np.flatnonzero(
-            (self.curve.precision >= precision) & (self.curve.predicted >= self.least_above)
-        )
+        is_precise = self.curve.precision >= precision
+        has_enough = self.curve.predicted >= min(LEAST_ABOVE, int(self.matches.sum()))
+        places = np.flatnonzero(is_precise & has_enough)
         if not len(places):
             return NO_ESTIMATE
         return NO_ESTIMATE._replace(value=float(self.curve.threshold[places[-1]]))
@@ -264,9 +257,9 @@ class MatchScores:
             return 0
         above = above[is_better]
         shares = shares[is_better]
-        errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision)) + POWER_QUANTILE * np.sqrt(
-            shares * (1 - shares)
-        )
+        test_errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision))
+        sample_errors = POWER_QUANTILE * np.sqrt(shares * (1 - shares))
+        errors = test_errors + sample_errors
         enough = np.maximum((errors / (shares - precision)) ** 2, fewest)
         factor = float((enough / above).min())
         if factor > OUT_OF_REACH:
@@ -284,8 +277,10 @@ class MatchScores:
         draws = resample_weights(len(above), resamples_for(len(above)), seed + 1)
         counts = np.concatenate([weights @ rows.T for weights in draws])  # (R, 3)
         estimates = []
-        # The factors of hits, pairs above and matches in the numerator and in the denominator.
-        for top, bottom in (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1))):
+        # Precision, recall and F1, each as the factors of hits, pairs above and matches in its
+        # numerator and in its denominator.
+        figures = (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1)))
+        for top, bottom in figures:
             value, influence = ratio(top @ rows, bottom @ rows)
             # Precision is undefined if there is no pair above the threshold.
             with np.errstate(invalid="ignore", divide="ignore"):
