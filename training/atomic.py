@@ -112,10 +112,8 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> b
             continue
         # Another process may have removed it, or it belongs to another user.
         with suppress(OSError):
-            if (
-                not _is_running(int(match["process"]))
-                and time.time() - file.stat().st_mtime > seconds
-            ):
+            is_old = time.time() - file.stat().st_mtime > seconds
+            if is_old and not _is_running(int(match["process"])):
                 file.unlink()
                 continue
         has_others = True
@@ -143,9 +141,10 @@ def create_folder(
         for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
             shutil.rmtree(leftover, ignore_errors=True)
         # A temporary folder is private to its owner (mode 700), but a folder inside it is not.
-        with tempfile.TemporaryDirectory(
+        temporary = tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        ) as scratch:
+        )
+        with temporary as scratch:
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
             fill(fresh)

@@ -127,18 +127,18 @@ def mean_sqrt_len(hidden: Tensor, mask: Tensor | None) -> Tensor:
     return total / mask.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
 
 
+def _growing_weights(length: int, skipped: int) -> list[float]:
+    """Returns the weights of `weighted_mean`. They sum to 1 over the tokens that are not skipped."""
+    total = max(1, sum(range(skipped + 1, length + 1)))
+    return [number / total for number in range(1, length + 1)]
+
+
 POOLINGS = {
     "mean": Pooling(mean, "mean", lambda length, skipped: [1 / max(1, length - skipped)] * length),
     "max": Pooling(max_over_time, "max"),
     "cls": Pooling(first_token, "CLS"),
     "lasttoken": Pooling(last_token, "last-token"),
-    "weightedmean": Pooling(
-        weighted_mean,
-        "weighted-mean",
-        lambda length, skipped: [
-            i / max(1, sum(range(skipped + 1, length + 1))) for i in range(1, length + 1)
-        ],
-    ),
+    "weightedmean": Pooling(weighted_mean, "weighted-mean", _growing_weights),
     "mean_sqrt_len_tokens": Pooling(
         mean_sqrt_len,
         "mean × √length",
@@ -148,7 +148,7 @@ POOLINGS = {
 
 
 def poolings() -> dict[str, Pooling]:
-    """Returns the built-in poolings and those that plug-ins add, by name."""
+    """Returns all poolings by name, built-in ones and the ones that plug-ins add."""
     # A plug-in cannot replace a built-in pooling.
     return POOLINGS | plugins(Pooling) | POOLINGS
 
@@ -178,9 +178,9 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
     The first ``skipped`` tokens of each sentence, which belong to a prompt, do not enter the
     vector.
     """
-    functions = [
-        POOLINGS[part] if part in POOLINGS else poolings()[part] for part in parse_pooling(name)
-    ]
+    functions = []
+    for part in parse_pooling(name):
+        functions.append(POOLINGS[part] if part in POOLINGS else poolings()[part])
     if len(functions) == 1 and not skipped:
         return functions[0].pool
 
@@ -204,10 +204,7 @@ def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     """Removes the first ``skipped`` real tokens of each row from the mask (B, T), but never the last one."""
     import torch
 
-    real = (
-        torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
-        if mask is None
-        else mask
-    )
-    number = real.cumsum(dim=1)
-    return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))
+    if mask is None:
+        mask = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
+    number = mask.cumsum(dim=1)
+    return mask & (number > torch.clamp(number[:, -1:] - 1, max=skipped))

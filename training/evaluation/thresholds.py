@@ -98,7 +98,7 @@ class Decision:
         return next(choice for choice in self.choices if choice.criterion == criterion)
 
     def to_dict(self) -> dict[str, Any]:
-        """The decision without its curve, as plain values."""
+        """Returns the decision without its curve, as plain values."""
         values = asdict(self)
         del values["curve"]
         values["average_precision"] = self.average_precision._asdict()
@@ -167,9 +167,8 @@ def decide(
         if criterion.kind == FIXED:
             choices.append(_choice(criterion, pairs.choose(criterion), None, pairs, seed))
         elif criterion.kind == BEST_F1:
-            choices.append(
-                _choice(criterion, inside.choose(criterion, seed), inside, outside, seed)
-            )
+            threshold = inside.choose(criterion, seed)
+            choices.append(_choice(criterion, threshold, inside, outside, seed))
         else:
             choice = _choice(criterion, pairs.choose(criterion, seed), pairs, pairs, seed)
             if choice.exists:
@@ -178,13 +177,13 @@ def decide(
             choices.append(_missing(choice, pairs, criterion.value))
             reached = inside.reached(criterion.value)
             if not np.isnan(reached.value):
-                choices.append(
-                    replace(_choice(criterion, reached, inside, outside, seed), is_tested=False)
-                )
+                untested = _choice(criterion, reached, inside, outside, seed)
+                choices.append(replace(untested, is_tested=False))
     # If there are too many points to draw, they are evenly spaced in rank.
     last = len(whole.threshold) - 1
     places = np.unique(np.linspace(0, last, min(last + 1, CURVE_POINTS)).round()).astype(int)
-    columns = (whole.threshold[places], whole.precision[places], whole.recall[places])
+    curve = (whole.threshold, whole.precision, whole.recall)
+    columns = [values[places].tolist() for values in curve]
     method = f"bootstrap, {resamples_for(n):,} resamples"
     if keys is not None:
         method += ", allows for shared sentences"
@@ -194,7 +193,7 @@ def decide(
         average_precision=pairs.estimate_average_precision(),
         choices=tuple(choices),
         interval_method=method,
-        curve=list(zip(*(column.tolist() for column in columns), strict=True)),
+        curve=list(zip(*columns, strict=True)),
     )
 
 
@@ -270,9 +269,9 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     first, second = np.array_split(random.permutation(np.flatnonzero(matches)), 2)
     first_others, second_others = np.array_split(random.permutation(np.flatnonzero(~matches)), 2)
-    return np.sort(np.concatenate([first, first_others])), np.sort(
-        np.concatenate([second, second_others])
-    )
+    first = np.concatenate([first, first_others])
+    second = np.concatenate([second, second_others])
+    return np.sort(first), np.sort(second)
 
 
 def choose_threshold(

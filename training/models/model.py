@@ -47,6 +47,7 @@ from training.names import ModelName
 from training.plugins import plugins, tried
 from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, progress_bar, steps
+from training.similarities import dot
 
 if TYPE_CHECKING:
     import torch
@@ -439,7 +440,7 @@ class VectorModel(Model, Retriever):
         # One call for both sides, so that a sentence of both is encoded once.
         sentences = [first for first, _ in pairs] + [second for _, second in pairs]
         u, v = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
-        return np.einsum("nd,nd->n", u, v)
+        return dot(u, v)
 
     def search(
         self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
