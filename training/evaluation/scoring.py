@@ -263,9 +263,10 @@ def evaluate(
         )
     if isinstance(data, Path):
         data = str(data)
-    if isinstance(data, RetrievalData) or (
-        isinstance(data, str) and DataName.parse(data).is_retrieval
-    ):
+    is_retrieval = isinstance(data, RetrievalData)
+    if isinstance(data, str):
+        is_retrieval = DataName.parse(data).is_retrieval
+    if is_retrieval:
         result = evaluate_retrieval(
             encoder,
             data,

@@ -30,7 +30,13 @@ from training.inference.batching import pad
 from training.inference.runner import InferenceRunner, build_runner, check_int8
 from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
-from training.models.folder import ModelFolder, ModelFormat, prompt_advice, role_prompt
+from training.models.folder import (
+    MIN_LENGTH,
+    ModelFolder,
+    ModelFormat,
+    prompt_advice,
+    role_prompt,
+)
 from training.models.loading import DEFAULT_MAX_LENGTH, max_input_length, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log, sample_weights
 from training.models.modules import EncoderParts
@@ -44,8 +50,6 @@ from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may need the runner at the same time. Only one of them copies the weights.
 _building = threading.Lock()
-# One token between the start token and the end token.
-FEWEST_TOKENS = 3
 # Values of ``output_value``, as in sentence-transformers.
 SENTENCE_EMBEDDING = "sentence_embedding"
 TOKEN_EMBEDDINGS = "token_embeddings"  # noqa: S105 - not a password
@@ -191,9 +195,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         # Word vectors have no configuration and no limit.
         if hasattr(self.backbone, "config"):
             most = max_input_length(self.tokenizer, self.backbone, tokens)
-        if not FEWEST_TOKENS <= tokens <= most:
+        if not MIN_LENGTH <= tokens <= most:
             raise InputError(
-                f"max_seq_length is {tokens}; {self.name} reads {FEWEST_TOKENS} to {most} tokens"
+                f"max_seq_length is {tokens}; {self.name} reads {MIN_LENGTH} to {most} tokens"
             )
         form = replace(self.model_format, max_length=tokens)
         self._text_tokenizer = text_tokenizer(self.tokenizer, form)

@@ -27,7 +27,7 @@ from urllib.request import getproxies, proxy_bypass
 import huggingface_hub
 
 from training import progress
-from training.errors import InputError, first_line
+from training.errors import InputError, first_line, in_one_line
 from training.names import is_repo_id
 from training.sources.home import is_offline
 
@@ -266,8 +266,7 @@ def push_folder(
 
 
 def _message(error: BaseException, token: str) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.replace(token, "…")
+    return in_one_line(error).replace(token, "…")
 
 
 # The Hub's client retries with long timeouts, and users of a machine without a network should not

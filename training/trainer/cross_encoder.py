@@ -77,9 +77,8 @@ class TrainableCrossEncoder:
         self.dtype = dtype
         self.source = source
         self.is_joint = isinstance(backbone, JointPairModel)
-        longest = max_input_length(
-            tokenizer, backbone.transformer if self.is_joint else backbone.base_model
-        )
+        transformer = backbone.transformer if self.is_joint else backbone.base_model
+        longest = max_input_length(tokenizer, transformer)
         if max_length is not None and max_length > longest:
             raise InputError(
                 f"max_length is {max_length}, but {name} takes {longest} tokens at most"
@@ -122,7 +121,8 @@ class TrainableCrossEncoder:
             raise InputError(
                 f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
             )
-        if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
+        own_head = JOINT if is_joint else CLASSIFIER
+        if config.head not in (AUTO, own_head):
             raise InputError(
                 f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out"
             )
@@ -185,9 +185,8 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 model = AutoModelForSequenceClassification.from_config(settings).float()
-            missing, _ = model.base_model.load_state_dict(
-                encoder.backbone.state_dict(), strict=False
-            )
+            weights = encoder.backbone.state_dict()
+            missing, _ = model.base_model.load_state_dict(weights, strict=False)
             # The pooler is part of the head.
             is_whole = all(name.startswith("pooler.") for name in missing)
             # A decoder's head reads the last token, which padding hides in training.

@@ -112,18 +112,15 @@ class TrainableLanguageModel:
             layout = replace(layout, max_length=None)
         else:
             tokenizer = encoder.tokenizer
-            if (
-                isinstance(encoder.backbone, WordBackbone)
-                or getattr(tokenizer, "mask_token_id", None) is None
-            ):
+            mask_id = getattr(tokenizer, "mask_token_id", None)
+            if isinstance(encoder.backbone, WordBackbone) or mask_id is None:
                 raise InputError(
                     f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin"
                 )
             # The head may have random weights.
             torch.manual_seed(config.seed)
-            model = open_backbone(
-                ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL
-            )
+            base_folder = ModelFolder.read(encoder.model_format.transformer)
+            model = open_backbone(base_folder, LANGUAGE_MODEL)
         transformer = _transformer_of(model)
         longest = max_input_length(tokenizer, transformer)
         limit = config.max_length or layout.max_length or longest
@@ -231,7 +228,7 @@ class LanguageModelEvaluator:
         self.vectors = vectors
         self.seed = seed
         columns = () if data is None else data.columns
-        self.sentences = list(dict.fromkeys(sentence for column in columns for sentence in column))
+        self.sentences = list(dict.fromkeys(chain.from_iterable(columns)))
 
     @torch.no_grad()
     def measure(

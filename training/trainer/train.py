@@ -55,7 +55,7 @@ from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
 from training.data.dataset import Data, Dataset, as_dataset, html_table
-from training.errors import InputError, StoppedError
+from training.errors import InputError, StoppedError, in_one_line
 from training.models.encoder import Encoder
 from training.models.model import open_model
 from training.names import RUN
@@ -268,8 +268,7 @@ def train(
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
             reason = _explain(error, config)
-            own_words = " ".join(str(error).split())
-            is_unexplained = isinstance(error, RuntimeError) and reason == own_words
+            is_unexplained = isinstance(error, RuntimeError) and reason == in_one_line(error)
             # A full disk needs no traceback.
             log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
             result = replace(result, reason=reason)
@@ -338,7 +337,7 @@ def _open_folder(
 
 def _explain(error: Exception, config: RunConfig) -> str:
     """Explains in one line why the run failed and what to do."""
-    text = " ".join(str(error).split())
+    text = in_one_line(error)
     if os.strerror(errno.ENOSPC) in text:
         return "the disk is full: make room and resume the run"
     if isinstance(error, OSError | SafetensorError):
@@ -354,4 +353,4 @@ def _explain(error: Exception, config: RunConfig) -> str:
             f"{problem}, {rows} rows at a time: set mini_batch_size to {rows // 2}, which computes the same batches in "
             "parts, or use a smaller batch_size or max_length"
         )
-    return text or type(error).__name__
+    return text

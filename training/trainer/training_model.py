@@ -50,6 +50,7 @@ from training.trainer.replica import (
     MicroBatch,
     PairReplica,
     Replica,
+    trained_weights,
 )
 
 # With fewer sentences, reading the weights from memory dominates the time.
@@ -287,7 +288,7 @@ class TrainingModel(nn.Module):
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, object]]:
         """Returns Adam's parameter groups. Biases and the weights of norms are not decayed."""
-        trained = [weight for weight in self.parameters() if weight.requires_grad]
+        trained = trained_weights(self).values()
         decayed = [weight for weight in trained if weight.ndim > 1]
         others = [weight for weight in trained if weight.ndim <= 1]
         return [
