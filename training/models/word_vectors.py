@@ -41,7 +41,7 @@ class WordVectors(VectorModel):
 
     @classmethod
     def load(cls, name: ModelName | str, *, home: str | Path | None = None, **_: Any) -> Self:
-        """Open GloVe or a file. InputError if it cannot be found or read, or the name states a setting."""
+        """Opens GloVe or a file. InputError if it cannot be found or read, or the name states a setting."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         if parsed.name == GLOVE:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from training.atomic import replace_folder
 from training.errors import InputError, first_line
+from training.models.files import shapes_of
 from training.trainer.replica import trained_weights
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingModel
@@ -91,8 +92,7 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
     weights = trained_weights(model)
     saved = _load(folder / "weights.safetensors")
     moments = _load(folder / "optimiser.safetensors")
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    if shapes != {name: tensor.shape for name, tensor in saved.items()}:
+    if shapes_of(weights) != shapes_of(saved):
         raise InputError(
             f"the checkpoint in {folder} is of another model or other data; start the run anew"
         )

@@ -27,7 +27,7 @@ from training.atomic import replace_folder
 from training.catalogue import AUTO
 from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman_or_reason
-from training.models.cross_encoder import CrossEncoder, PairParts
+from training.models.cross_encoder import SIGMOID, CrossEncoder, PairParts
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
@@ -46,9 +46,6 @@ from training.progress import ShouldStop
 from training.trainer.config import CLASSIFIER, JOINT, RunConfig
 from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
-
-# The name of the activation in sentence-transformers' configs.
-SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:

@@ -108,7 +108,9 @@ class TrainableLanguageModel:
             layers, dimension = name.scratch_shape
             tokenizer = _vocabulary(config, data, folder)
             length = config.max_length or DEFAULT_MAX_LENGTH
-            model = random_backbone(layers, dimension, len(tokenizer), config.seed, length, True)
+            model = random_backbone(
+                layers, dimension, len(tokenizer), config.seed, length, predicts=True
+            )
             layout = replace(layout, max_length=None)
         else:
             tokenizer = encoder.tokenizer
