@@ -216,8 +216,7 @@ def bootstrap_interval(
         low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
         return Interval(float(low), float(high), f"Fisher z{allows}")
     if statistic == "spearman":
-        replicates = bootstrap_replicates(x, y, statistic, resamples)
-        _, low, high = Statistic(value, replicates, influence, keys, (-1.0, 1.0)).estimate()
+        _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
     [z], [error] = _z_and_error(x, y, np.ones((1, len(x))))
     deviations = []

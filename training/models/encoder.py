@@ -402,24 +402,20 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """Returns the output of the transformer for each token of each sentence, before pooling."""
         encodings = self._text_tokenizer.encodings(sentences)
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
-        hidden: list[np.ndarray] = [np.empty(0)] * len(ids)  # (T, H) each
+        results: dict[int, TokenVectors] = {}
         # The runner returns batches of sentences of similar length, padded: (B, T, H).
         for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
             for row, state in zip(rows, states, strict=True):
-                hidden[row] = state[: len(encodings[row].ids)].numpy()
-        results = []
-        for encoding, vectors in zip(encodings, hidden, strict=True):
-            results.append(
-                TokenVectors(
+                encoding = encodings[row]
+                results[row] = TokenVectors(
                     encoding.tokens,
                     encoding.word_ids,
                     encoding.offsets,
-                    vectors,
+                    state[: len(encoding.ids)].numpy(),
                     self.prompt,
                     self.skipped_tokens,
                 )
-            )
-        return results
+        return [results[row] for row in range(len(ids))]
 
     def read_tokens(self, sentences: Sequence[str]) -> tuple[int, list[int]]:
         ids, cut = self._text_tokenizer.ids(sentences)

@@ -287,11 +287,12 @@ class STEncoder(STModel, VectorModel):
     def _prepare(self, folder: ModelFolder) -> None:
         super()._prepare(folder)
         self.similarity_fn_name = self.model.similarity_fn_name
-        self._set_dimension(self.model.get_embedding_dimension() or len(self.model.encode("a")))
+        self.dimension = self.model.get_embedding_dimension() or len(self.model.encode("a"))
 
-    def _set_dimension(self, dimension: int) -> None:
-        self.dimension = dimension
-        self.settings = f"{self.dimension} {self.role} {self.prompt!r}"
+    @property
+    def settings(self) -> str:  # type: ignore[override]
+        """The dimension, the role and the prompt, which change the vectors."""
+        return f"{self.dimension} {self.role} {self.prompt!r}"
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
@@ -301,17 +302,6 @@ class STEncoder(STModel, VectorModel):
     def with_settings(self, name: ModelName) -> Self:
         self.check_settings(name)
         return self.with_prompt(name.prompt, name.prompt_name).with_dimension(name.dimension)
-
-    def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
-        model = super().with_prompt(prompt, name)
-        if model is not self:
-            model._set_dimension(self.dimension)
-        return model
-
-    def for_role(self, role: str) -> Self:
-        model = super().for_role(role)
-        model._set_dimension(self.dimension)
-        return model
 
     def with_dimension(self, dimension: int | None) -> Self:
         """Returns the same weights, keeping the first ``dimension`` numbers of each vector. None changes nothing."""
@@ -323,7 +313,7 @@ class STEncoder(STModel, VectorModel):
             )
         model = copy.copy(self)
         model.name = str(replace(ModelName.parse(self.name), dimension=dimension))
-        model._set_dimension(dimension)
+        model.dimension = dimension
         return model
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:

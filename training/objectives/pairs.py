@@ -139,8 +139,8 @@ class CoSENT(Objective):
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch
-        import torch.nn.functional as F
 
+        F = torch.nn.functional
         u, v = vectors
         similarities = self.scale * self.similarity(u, v)
         gold, order = required(target).sort()

@@ -263,19 +263,13 @@ def push_folder(
             401: "the Hub does not know this token; make one with the right to write at huggingface.co/settings/tokens",
             403: f"this token may not write to {repo}; give it that right, or choose a repository of your own",
         }
-        raise InputError(
-            reasons.get(status, f"the Hub refused {repo}: {_message(error, token)}")
-        ) from None
+        words = in_one_line(error).replace(token, "…")
+        raise InputError(reasons.get(status, f"the Hub refused {repo}: {words}")) from None
     except (errors.HTTPError, OSError, ValueError) as error:
         # There is no connection, the disk is full, or another server has answered.
-        raise InputError(
-            f"the model could not be pushed to {repo}: {_message(error, token)}"
-        ) from None
+        words = in_one_line(error).replace(token, "…")
+        raise InputError(f"the model could not be pushed to {repo}: {words}") from None
     return f"{endpoint()}/{repo}"
-
-
-def _message(error: BaseException, token: str) -> str:
-    return in_one_line(error).replace(token, "…")
 
 
 # The Hub's client retries with long timeouts, and users of a machine without a network should not

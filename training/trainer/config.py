@@ -415,12 +415,11 @@ class RunConfig(BaseModel):
                     f"batch_size must be at least 2 for {part.objective}: its negatives are the batch's other rows"
                 )
         kinds = {(part.facts.scores_pairs, part.facts.predicts_tokens) for part in self.parts}
-        for part in self.parts:
-            is_odd = part.facts.scores_pairs or part.facts.predicts_tokens
-            if is_odd and len(kinds) > 1:
-                raise ValueError(
-                    f"{part.objective} trains another kind of model than the other objectives; train them apart"
-                )
+        if len(kinds) > 1:
+            odd = next(part.objective for part in self.parts if not part.facts.trains_vectors())
+            raise ValueError(
+                f"{odd} trains another kind of model than the other objectives; train them apart"
+            )
 
     @property
     def objective_class(self) -> type[Objective]:

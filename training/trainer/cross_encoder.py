@@ -73,6 +73,7 @@ class TrainableCrossEncoder:
         self.tokenizer = tokenizer
         self.dtype = dtype
         self.source = source
+        self.device = next(backbone.parameters()).device
         self.is_joint = isinstance(backbone, JointPairModel)
         transformer = backbone.transformer if self.is_joint else backbone.base_model
         longest = max_input_length(tokenizer, transformer)
@@ -128,10 +129,6 @@ class TrainableCrossEncoder:
         # A model in bfloat16 is trained in float32 too.
         model = model.float().requires_grad_()
         return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.backbone.parameters()).device
 
     def train(self) -> Self:
         self.backbone.train()

@@ -73,6 +73,8 @@ class TrainableLanguageModel:
         self.tokenizer = encoder.tokenizer
         self.dtype = encoder.dtype
         self.source = encoder.source
+        self.device = encoder.device
+        self.tokenize = encoder.tokenize
         self.head = nn.Sequential()
 
     @classmethod
@@ -131,13 +133,6 @@ class TrainableLanguageModel:
         layout = replace(layout, max_length=limit)
         parts = EncoderParts(transformer, tokenizer, layout, encoder.source, nn.Sequential())
         return cls(Encoder(encoder.name, parts, encoder.dtype), model.to(encoder.device))
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.backbone.parameters()).device
-
-    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        return self.encoder.tokenize(sentences)
 
     def train(self) -> Self:
         self.encoder.train()
