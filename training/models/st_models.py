@@ -210,10 +210,11 @@ def open_library(
                 trust_remote_code=False,
                 local_files_only=True,
                 model_kwargs={"dtype": dtype, "use_safetensors": True},
-            ).eval()
+            )
     except Exception as error:
         # The library and transformers raise errors of many kinds about settings and files.
         raise unopened(folder.path, "by sentence-transformers", error) from error
+    model.eval()
     if dtype == torch.float32:
         # Static embeddings may be stored in half precision.
         model = model.float()

@@ -147,7 +147,7 @@ class Preparation:
             return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
-        sentences = chain.from_iterable(column for part in data for column in part.columns)
+        columns = chain.from_iterable(part.columns for part in data)
         encoder = Encoder.load(
             base,
             config.pooling,
@@ -155,7 +155,7 @@ class Preparation:
             device,
             self.home,
             config.seed,
-            vocabulary_of=sentences,
+            vocabulary_of=chain.from_iterable(columns),
         )
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:

@@ -251,32 +251,18 @@ def train(
         printing(on_event, progress) as show,
         EventLog(written, show if is_main else lambda _: None, step) as events,
     ):
-        trainer: Trainer | None = None
 
         def is_stopped() -> bool:
             if run_status.stop is not None and run_status.stop.exists():
                 return True
             return should_stop is not None and should_stop()
 
-        try:
+        def make_trainer() -> Trainer:
             if is_main:
                 events.open_trackers(config, path, step)
-            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
-            status, reason = trainer.run()
-            result = replace(result, status=status, reason=reason)
-        except StoppedError:
-            result = replace(result, status="stopped")
-        except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
-            reason = _explain(error, config)
-            is_unexplained = isinstance(error, RuntimeError) and reason == in_one_line(error)
-            # A full disk needs no traceback.
-            log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
-            result = replace(result, reason=reason)
-        except Exception as error:
-            events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
-            raise
-        if trainer is not None:
-            result = replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
+            return Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
+
+        result = _run(make_trainer, events, config, result)
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
             # The checkpoint is removed only after the end of the run has been written.
@@ -290,6 +276,31 @@ def train(
         for hook in extras.hooks("on_end"):
             hook(result)
     return result
+
+
+def _run(
+    make_trainer: Callable[[], Trainer], events: EventLog, config: RunConfig, result: RunResult
+) -> RunResult:
+    """Makes a trainer and runs it. Returns the result, also of a failure that has a reason for the user."""
+    trainer: Trainer | None = None
+    try:
+        trainer = make_trainer()
+        status, reason = trainer.run()
+        result = replace(result, status=status, reason=reason)
+    except StoppedError:
+        result = replace(result, status="stopped")
+    except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
+        reason = _explain(error, config)
+        is_unexplained = isinstance(error, RuntimeError) and reason == in_one_line(error)
+        # A full disk needs no traceback.
+        log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
+        result = replace(result, reason=reason)
+    except Exception as error:
+        events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
+        raise
+    if trainer is None:
+        return result
+    return replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
 
 
 def _open_folder(

@@ -190,10 +190,9 @@ class TrainingModel(nn.Module):
         for number, batch in enumerate(batches):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
-        trained = [*self.objective.parameters(), *self.head.parameters()]
-        norms += [
-            torch.linalg.vector_norm(weight.grad) for weight in trained if weight.grad is not None
-        ]
+        for weight in (*self.objective.parameters(), *self.head.parameters()):
+            if weight.grad is not None:
+                norms.append(torch.linalg.vector_norm(weight.grad))
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
     def _accumulate(
