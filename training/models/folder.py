@@ -244,7 +244,7 @@ class ModelFormat:
 
 
 def prompt_advice(name: str, folder: Path, prompts: Mapping[str, str]) -> str:
-    """Advises, in a sentence, to use a prompt if a model's folder or card names one; else "". None is in use."""
+    """Advises in a sentence to use a prompt, for a model without one whose folder or card names some; else ""."""
     named = [key for key, text in prompts.items() if text]
     if named:
         return (

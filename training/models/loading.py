@@ -248,7 +248,7 @@ def _probed(tokenizer: Tokenizer) -> list[Any]:
 
 
 def unopened(path: Path, manner: str, error: Exception) -> InputError:
-    """Makes the error for a folder that transformers cannot open. ``manner`` says as what it was to be opened."""
+    """Makes the error for a folder that transformers cannot open. ``manner`` is, for example, "as a transformer"."""
     # transformers points to a report of the weights with other shapes, which is not shown.
     if "above report" in str(error):
         return InputError(

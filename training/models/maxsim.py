@@ -68,7 +68,7 @@ class LateInteraction(TokenModel, Retriever):
     kind = "late-interaction model"
     has_dtype = True
     takes_mean = True  # the mean over the tokens instead of the sum
-    # Whether the order of a pair does not matter; special tokens are left out then.
+    # Whether the order of a pair does not matter. If so, special tokens are left out.
     is_symmetric = True
 
     def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:

@@ -245,5 +245,5 @@ def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str])
 
 
 def _has_letters(form: str) -> bool:
-    """Tells words and numbers from punctuation, which only some data sets separate from words."""
+    """Tells whether a form is a word or a number. Only some data sets separate punctuation from words."""
     return any(sign.isalnum() for sign in form)

@@ -146,16 +146,18 @@ class CoSENT(Objective):
         gold, order = required(target).sort()
         # By ascending gold score.
         similarities = similarities[order]
-        # log Σ exp(-similarity) over the rows from each one on, (B,), and in the end over none,
+        # log Σ exp(-similarity) over each row and the rows after it, and in the end over no row:
         # (B + 1,).
         sums = torch.logcumsumexp(-similarities.flip(0), 0).flip(0)
-        higher = F.pad(sums, (0, 1), value=-torch.inf)
-        terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
+        sums = F.pad(sums, (0, 1), value=-torch.inf)
+        # For each row, the first one with a higher gold score.
+        higher = torch.searchsorted(gold, gold, right=True)
+        terms = similarities + sums[higher]
         # The added 0 is the 1 in the equation.
         return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
+        """Computes the similarities of the rows, (B, D), (B, D) -> (B,)."""
         return COSINE(u, v)
 
 
@@ -175,7 +177,7 @@ class AnglE(CoSENT):
     help = "as cosent, by angles in complex space, where the cosine is flat"
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
+        """Computes the similarities of the rows, (B, D), (B, D) -> (B,)."""
         import torch.nn.functional as F
 
         odd = u.shape[1] % 2

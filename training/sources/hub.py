@@ -274,7 +274,7 @@ def push_folder(
 
 # The Hub's client retries with long timeouts, and users of a machine without a network should not
 # wait for it. So one TCP connection is tried before the first request, including name resolution,
-# and a failure is remembered for five minutes. Not for longer, as a server may start before the
+# and a failure is remembered, but only for five minutes, because a server may start before the
 # network is up.
 
 ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub, which may have several

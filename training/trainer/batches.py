@@ -38,8 +38,8 @@ class LengthGroupedSampler:
     """Chooses the rows of each optimiser step. Each of the ``processes`` gets its own batch in every step.
 
     ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their
-    ``sentences`` are put into different batches as far as possible, as in-batch negatives need it.
-    None if it does not matter.
+    ``sentences`` are put into different batches as far as possible, because they are wrong
+    negatives of each other. None if the objective does not use in-batch negatives.
     """
 
     def __init__(

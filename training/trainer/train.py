@@ -281,7 +281,7 @@ def train(
 def _run(
     make_trainer: Callable[[], Trainer], events: EventLog, config: RunConfig, result: RunResult
 ) -> RunResult:
-    """Makes a trainer and runs it. Returns the result, also of a failure that has a reason for the user."""
+    """Makes a trainer and runs it. A failure that the user can understand and mend is a result too."""
     trainer: Trainer | None = None
     try:
         trainer = make_trainer()

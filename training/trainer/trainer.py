@@ -114,8 +114,7 @@ class Trainer:
 
         Returns "finished" or "stopped", and the reason if the run ended before its last step.
         """
-        # Micro-batches run in parallel threads, one per core. Threads inside of their operations
-        # would compete.
+        # Micro-batches run in parallel threads, one per core, so each operation uses one thread.
         threads = single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext()
         try:
             with threads:
@@ -197,7 +196,7 @@ class Trainer:
             self._train_step()
 
     def _is_exhausted(self) -> bool:
-        """Tells whether ``patience`` evaluations were not better. False in a process that does not evaluate."""
+        """Tells whether the patience is used up. False in a process that does not evaluate."""
         patience = self.config.patience
         best = self.progress.best
         if patience is None or best is None or not self.accelerator.is_main_process:

@@ -72,7 +72,7 @@ class TrainingBatch:
     order: Tensor | None
     columns: int
     target: Tensor | None  # (B,)
-    # The number of the part of the data. Its objective is the loss.
+    # The number of the part of the data, whose objective computes the loss.
     part: int = 0
 
     @property
@@ -207,8 +207,9 @@ class TrainingModel(nn.Module):
             loss, gradients = self._loss(batch, vectors, share)
             return loss, self._backward(micro_batches, outputs, gradients, add)
 
-        # Gradient caching. On a CPU each micro-batch has its own generator for dropout. A GPU has
-        # one for all of them, whose states are kept for the second forward pass.
+        # Gradient caching. The second forward pass must draw the same dropout as the first. On a
+        # CPU each micro-batch has its own generator. A GPU has one for all of them, so its state
+        # before each forward pass is kept.
         starts = range(0, len(micro_batches), at_a_time)
         device = self.encoder.device
         states = []
@@ -227,7 +228,7 @@ class TrainingModel(nn.Module):
             outputs = self._forward(part)
             part_gradients = gradients[start : start + at_a_time]
             norms = self._backward(part, outputs, part_gradients, add or start > 0)
-            # Free the gradients of the outputs, each as large as the model, before the next forward
+            # Free the gradients of this round, each as large as the model, before the next forward
             # pass.
             del outputs
         return loss, norms
