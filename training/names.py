@@ -451,7 +451,18 @@ def _read_endpoint(name: str) -> Endpoint:
 
 
 def _is_folder(text: str) -> bool:
+    path = existing_path(text)
+    return path is not None and path.is_dir()
+
+
+def existing_path(text: str) -> Path | None:
+    """Returns the path of a file or folder on this machine; None if there is none, or the text cannot be a path."""
+    if not text.strip():
+        return None
     try:
-        return Path(text).expanduser().is_dir() and bool(text.strip())
+        path = Path(text).expanduser()
+        return path if path.exists() else None
     except (OSError, RuntimeError, ValueError):
-        return False
+        # It is too long for a path, starts with the home of a user who does not exist, or contains
+        # a NUL.
+        return None

@@ -44,6 +44,11 @@ class Batch(NamedTuple):
     ids: Tensor  # (B, T) int64
     mask: Tensor | None  # (B, T) bool, False = padding
 
+    def to(self, device: torch.device) -> Batch:
+        """Copies the batch to a device."""
+        mask = None if self.mask is None else to_device(self.mask, device)
+        return Batch(to_device(self.ids, device), mask)
+
 
 def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
     """Yields batches of indices into ``lengths``, longest first, each of at most ``token_budget`` tokens with padding.

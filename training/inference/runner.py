@@ -228,12 +228,8 @@ class PaddedRunner(InferenceRunner[Ids]):
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
-        ids = to_device(batch.ids, self.device)
-        mask = None
-        attention_mask = None
-        if batch.mask is not None:
-            mask = to_device(batch.mask, self.device)
-            attention_mask = mask.long()
+        ids, mask = batch.to(self.device)
+        attention_mask = None if mask is None else mask.long()
         outputs = self.transformer(input_ids=ids, attention_mask=attention_mask)
         return outputs.last_hidden_state, mask
 

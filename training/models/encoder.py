@@ -284,13 +284,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
         Returns (B, full_dimension) float32.
         """
-        batch = pad(ids, self.pad_id)
-        input_ids = batch.ids.to(self.device, non_blocking=True)  # (B, T)
-        mask = None
-        attention_mask = None
-        if batch.mask is not None:
-            mask = batch.mask.to(self.device, non_blocking=True)  # (B, T)
-            attention_mask = mask.long()
+        input_ids, mask = pad(ids, self.pad_id).to(self.device)  # (B, T) each
+        attention_mask = None if mask is None else mask.long()
         # (B, T, H)
         hidden = self.backbone(input_ids, attention_mask=attention_mask).last_hidden_state
         return self.pool(hidden, mask)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +32,7 @@ from training.models.files import (
     write_json,
 )
 from training.models.sizes import check_module_sizes, check_transformer
+from training.names import existing_path
 from training.pooling import parse_pooling, poolings
 from training.similarities import SIMILARITIES
 from training.sources.resolve import model_folder
@@ -571,15 +571,12 @@ def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
 
 def _adapter_folder(name: str) -> Path | None:
     """Returns the folder of an adapter, None for any other model."""
-    # The name may be too long for a path, start with the home of a user who does not exist, or
-    # contain a NUL.
-    with suppress(OSError, RuntimeError, ValueError):
-        folder = Path(name).expanduser()
-        if name in CROSS_ENCODERS:
-            folder = asset("cross-encoder") / name
-        if (folder / "adapter_config.json").is_file():
-            return folder
-    return None
+    folder = existing_path(name)
+    if name in CROSS_ENCODERS:
+        folder = asset("cross-encoder") / name
+    if folder is None or not (folder / "adapter_config.json").is_file():
+        return None
+    return folder
 
 
 def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:

@@ -146,6 +146,6 @@ class PairTokenizer:
 
 def pad_pairs(rows: Sequence[PairRow], pad_id: int, device: torch.device) -> PairBatch:
     """Makes a batch of rows, padded on the right."""
-    ids, mask = pad([row.ids for row in rows], pad_id)
-    split = torch.tensor([[row.split] for row in rows])
-    return PairBatch(ids.to(device), None if mask is None else mask.to(device), split.to(device))
+    ids, mask = pad([row.ids for row in rows], pad_id).to(device)
+    split = torch.tensor([[row.split] for row in rows], device=device)
+    return PairBatch(ids, mask, split)

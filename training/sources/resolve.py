@@ -24,7 +24,7 @@ from training.catalogue import (
     asset,
 )
 from training.errors import InputError, NotFoundError, did_you_mean, in_one_line
-from training.names import ModelName, is_id, is_repo_id
+from training.names import ModelName, existing_path, is_id, is_repo_id
 from training.sources import hub, package_index
 from training.sources.home import home_folder, is_offline
 
@@ -72,7 +72,9 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
     if name == RAW_BERT:
         return _logged(f"model {name}", ResolvedFolder(asset(RAW_BERT), "a part of SBERT Lab"))
-    local = _path_named(name)
+    local = existing_path(name)
+    if local:
+        local = local.absolute()
     if local and not _why_no_model(local):
         return _logged(f"model {name}", ResolvedFolder(local, "local folder"))
     if not is_repo_id(name):
@@ -215,17 +217,6 @@ def _text(file: Path) -> str:
     except (OSError, UnicodeDecodeError):
         # Another process has deleted it, or it is damaged.
         return ""
-
-
-def _path_named(name: str) -> Path | None:
-    if not name.strip():
-        return None
-    try:
-        path = Path(name).expanduser()
-        return path.absolute() if path.exists() else None
-    except (OSError, RuntimeError, ValueError):
-        # The name is too long for a path, the home of an unknown user, or contains a NUL.
-        return None
 
 
 def _why_no_model(folder: Path) -> str:

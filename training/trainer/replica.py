@@ -107,9 +107,8 @@ class Replica:
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
         # The mask hides the padding, so any token id can be used for it.
-        batch = pad(ids, 0)
-        mask = None if batch.mask is None else batch.mask.to(self.device)
-        return MicroBatch(self.embeddings.rows(batch.ids.to(self.device)), mask, generator)
+        tokens, mask = pad(ids, 0).to(self.device)
+        return MicroBatch(self.embeddings.rows(tokens), mask, generator)
 
     def sync_weights(self, pieces: int) -> list[Callable[[], None]]:
         """Returns about ``pieces`` tasks that together copy the master weights into the replica."""
