@@ -121,7 +121,7 @@ class MatchScores:
         """
         curve = self.curve
         replicates = []
-        for hits, predicted in self._resampled_counts(seed=0):
+        for hits, predicted in self._resampled_counts():
             gained = np.diff(hits, axis=1, prepend=0)
             with np.errstate(invalid="ignore"):
                 sums = (gained * hits / np.maximum(predicted, 1)).sum(axis=1)
@@ -153,7 +153,7 @@ class MatchScores:
         low, high, _ = wilson_interval(estimate.value * effective, effective)
         return Estimate(estimate.value, low, high)
 
-    def choose(self, criterion: Criterion, seed: int = 0) -> Estimate:
+    def choose(self, criterion: Criterion) -> Estimate:
         """Chooses the threshold of a criterion on these pairs; `NO_ESTIMATE` if none fulfils it.
 
         The threshold of the best F1 has an interval from `INTERVAL_FROM` pairs on.
@@ -170,7 +170,7 @@ class MatchScores:
         if len(self.scores) < INTERVAL_FROM:
             return NO_ESTIMATE._replace(value=threshold)
         replicates = []
-        for hits, predicted in self._resampled_counts(seed):
+        for hits, predicted in self._resampled_counts():
             f1 = 2 * hits / np.maximum(predicted + hits[:, -1:], 1)
             replicates.append(curve.threshold[f1.argmax(axis=1)])
         above = self.scores >= threshold
@@ -219,11 +219,11 @@ class MatchScores:
     def _order(self) -> np.ndarray:
         return np.argsort(-self.scores, kind="stable")
 
-    def _resampled_counts(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _resampled_counts(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields, for blocks of resamples, the matches and the pairs above each threshold of the curve, (R, T) each."""
         order = self._order
         last = self.curve.predicted - 1
-        for draws in resample_weights(len(order), resamples_for(len(order)), seed):
+        for draws in resample_weights(len(order), resamples_for(len(order))):
             # Weights belong to pairs and not to ranks, so that all models have the same resamples.
             weights = draws[:, order]
             hits = np.cumsum(weights * self.matches[order], axis=1)
@@ -268,13 +268,14 @@ class MatchScores:
         # The estimate has at most two significant digits.
         return int(float(f"{more:.1e}")) or 1
 
-    def measure(self, threshold: Estimate, seed: int) -> tuple[Estimate, Estimate, Estimate]:
+    def measure(self, threshold: Estimate) -> tuple[Estimate, Estimate, Estimate]:
         """Computes precision, recall and F1 of a threshold on these pairs, with their intervals."""
         if np.isnan(threshold.value):
             return NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE
         above = self.scores >= threshold.value
         rows = np.stack([above & self.matches, above, self.matches]).astype(np.float64)
-        draws = resample_weights(len(above), resamples_for(len(above)), seed + 1)
+        # These are other resamples than the ones that a threshold is chosen with.
+        draws = resample_weights(len(above), resamples_for(len(above)), seed=1)
         counts = np.concatenate([weights @ rows.T for weights in draws])  # (R, 3)
         estimates = []
         # Precision, recall and F1, each as the factors of hits, pairs above and matches in its

@@ -135,7 +135,6 @@ def decide(
     scores: np.ndarray,
     matches: np.ndarray,
     criteria: Sequence[str] = CRITERIA,
-    seed: int = 0,
     keys: Keys = None,
 ) -> Decision:
     """Chooses a threshold for each criterion, and measures it. The best F1 is measured on other pairs.
@@ -144,7 +143,6 @@ def decide(
         scores: (N,), larger for more similar pairs.
         matches: (N,), true for pairs that belong together.
         criteria: ``best-f1``, ``precision=0.95`` or a number each.
-        seed: the seed of the halves and the resamples.
         keys: the `sentence_keys` of the pairs, to allow for shared sentences.
 
     Raises:
@@ -159,25 +157,24 @@ def decide(
     inside = pairs
     outside = pairs
     if min(positives, n - positives) >= EACH_FOR_HALVES:
-        first, second = halves(pairs.matches, seed)
+        first, second = halves(pairs.matches, seed=0)
         inside = pairs.select(first)
         outside = pairs.select(second)
     choices = []
     for criterion in parsed:
         if criterion.kind == FIXED:
-            choices.append(_choice(criterion, pairs.choose(criterion), None, pairs, seed))
+            choices.append(_choice(criterion, pairs.choose(criterion), None, pairs))
         elif criterion.kind == BEST_F1:
-            threshold = inside.choose(criterion, seed)
-            choices.append(_choice(criterion, threshold, inside, outside, seed))
+            choices.append(_choice(criterion, inside.choose(criterion), inside, outside))
         else:
-            choice = _choice(criterion, pairs.choose(criterion, seed), pairs, pairs, seed)
+            choice = _choice(criterion, pairs.choose(criterion), pairs, pairs)
             if choice.exists:
                 choices.append(choice)
                 continue
             choices.append(_missing(choice, pairs, criterion.value))
             reached = inside.reached(criterion.value)
             if not np.isnan(reached.value):
-                untested = _choice(criterion, reached, inside, outside, seed)
+                untested = _choice(criterion, reached, inside, outside)
                 choices.append(replace(untested, is_tested=False))
     # If there are too many points to draw, they are evenly spaced in rank.
     last = len(whole.threshold) - 1
@@ -202,10 +199,9 @@ def _choice(
     threshold: Estimate,
     inside: MatchScores | None,
     outside: MatchScores,
-    seed: int,
 ) -> Choice:
     """Measures a threshold, which was chosen on the pairs ``inside``, on the pairs ``outside``."""
-    precision, recall, f1 = outside.measure(threshold, seed)
+    precision, recall, f1 = outside.measure(threshold)
     return Choice(
         str(criterion),
         threshold,
@@ -257,7 +253,7 @@ def carry_threshold(
     count = int((before.scores >= was_threshold).sum())
     if not count:
         return CarriedThreshold(0.0, NO_ESTIMATE, np.nan, np.nan)
-    precision = before.measure(Estimate(was_threshold, was_threshold, was_threshold), seed=0)[0]
+    precision, _, _ = before.measure(Estimate(was_threshold, was_threshold, was_threshold))
     nearest = int(np.abs(pairs.curve.predicted - count).argmin())
     same_precision = pairs.reached(precision.value).value
     share = float(pairs.curve.threshold[nearest])

@@ -173,11 +173,11 @@ class SubwordTokenizer(TextTokenizer):
 class WordTokenizer(TextTokenizer):
     """Tokenizes with a word tokenizer of sentence-transformers, which splits texts at white space.
 
-    A text without a known word becomes ``pad_id``.
+    A text without a known word becomes the word number 0, the padding.
     """
 
-    def __init__(self, tokenizer: Any, model_format: ModelFormat, pad_id: int = 0) -> None:
-        self.pad_id = pad_id
+    def __init__(self, tokenizer: Any, model_format: ModelFormat) -> None:
+        self.pad_id = 0
         self.prompt = model_format.prompt
         self._tokenizer = tokenizer
         self._max_length = model_format.max_length
