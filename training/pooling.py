@@ -83,21 +83,18 @@ def max_over_time(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 def first_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the first real token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
-    import torch
-
     if mask is None:
         return hidden[:, 0].float()
-    return hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)].float()
+    first = mask.int().argmax(dim=1)  # (B,)
+    return hidden.take_along_dim(first[:, None, None], dim=1)[:, 0].float()
 
 
 def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the last real token. (B, T, D) -> (B, D) float32."""
-    import torch
-
     if mask is None:
         return hidden[:, -1].float()
-    last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)
-    return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
+    last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)  # (B,)
+    return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0].float()
 
 
 def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tensor:
@@ -105,11 +102,9 @@ def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tens
 
     ``skipped`` tokens came before the first one, and have used the first weights.
     """
-    import torch
-
     if mask is None:
         # (1, T)
-        weights = torch.arange(1.0, hidden.shape[1] + 1, device=hidden.device)[None] + skipped
+        weights = hidden.new_ones(1, hidden.shape[1]).float().cumsum(dim=1) + skipped
     else:
         weights = ((mask.cumsum(dim=1) + skipped) * mask).float()
         hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
@@ -202,9 +197,7 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
 
 def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     """Removes the first ``skipped`` real tokens of each row from the mask (B, T), but never the last one."""
-    import torch
-
     if mask is None:
-        mask = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
+        mask = hidden.new_ones(hidden.shape[:2]).bool()
     number = mask.cumsum(dim=1)
-    return mask & (number > torch.clamp(number[:, -1:] - 1, max=skipped))
+    return mask & (number > (number[:, -1:] - 1).clamp(max=skipped))
