@@ -368,7 +368,7 @@ class DataName:
 
     @property
     def is_retrieval(self) -> bool:
-        """Whether it is queries, documents and judgements: ``beir:`` or ``nanobeir:``."""
+        """Whether the data is queries, documents and judgements: ``beir:`` or ``nanobeir:``."""
         return self.name.startswith((BEIR, NANOBEIR))
 
     @property

@@ -3,7 +3,7 @@
 PyTorch splits each operation over its own threads and waits for the slowest, hundreds of times a
 batch. If another process occupies one core, every operation waits for it. Batches that are computed
 independently, one per thread, never wait for each other. All callers in a process share these
-threads, so many users cause no more context switches than one.
+threads. A hundred users cause no more context switches than one.
 """
 
 import os

@@ -283,7 +283,7 @@ class MatchScores:
         figures = (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1)))
         for top, bottom in figures:
             value, influence = ratio(top @ rows, bottom @ rows)
-            # Precision is undefined if there is no pair above the threshold.
+            # Precision is undefined without a pair above the threshold.
             with np.errstate(invalid="ignore", divide="ignore"):
                 replicates = (counts @ top) / (counts @ bottom)
             estimates.append(Statistic(value, replicates, influence, self.keys, SHARE).estimate())

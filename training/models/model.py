@@ -738,7 +738,7 @@ def default_encode(
     def encode(sentences: list[str]) -> np.ndarray:
         import torch
 
-        # Opening a model draws random numbers. Those of the run that calls this must not change.
+        # Opening a model draws random numbers, but must not change the ones that a run draws next.
         with torch.random.fork_rng(devices=[]):
             model = required(open_model(DEFAULT_MODEL, device=device, home=home), VectorModel)
         return model.encode(sentences, should_stop=should_stop)

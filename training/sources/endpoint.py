@@ -145,7 +145,7 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 
 async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> InputError:
-    """Explains a status other than 200, with the server's message, in which the key is hidden."""
+    """Explains a status other than 200 with the server's message, from which the key is removed."""
     status = response.status_code
     words = ""
     if 300 <= status < 400:

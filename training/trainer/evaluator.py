@@ -11,8 +11,7 @@
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-Sentences with the same prompt are encoded in one call, in the precision in which the finished model
-will be used.
+Sentences with the same prompt are encoded in one call, in the precision of the finished model.
 """
 
 import random

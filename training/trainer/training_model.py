@@ -345,7 +345,7 @@ class Loss(nn.Module):
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """Returns ``matryoshka_dims`` and D, largest first; empty if there are no dims. InputError if one exceeds D."""
+    """Returns ``matryoshka_dims`` and D, largest first; nothing without dims. InputError if one exceeds D."""
     dims = set(dims)
     if not dims:
         return []
