@@ -90,7 +90,7 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         with single_threaded_ops():
             work()
     finally:
-        # The other threads are busy with the work of other callers.
+        # A helper is cancelled if its thread is still busy with another caller's work.
         started = [helper for helper in helpers if not helper.cancel()]
         wait(started)
     for helper in started:

@@ -274,7 +274,7 @@ class PairModel(Model):
         results = np.concatenate(scores)
         if not convert_to_tensor:
             return results
-        # Importing torch takes seconds, which models without it need not wait for.
+        # Models that compute without torch do not wait for it.
         import torch
 
         return torch.from_numpy(results)
@@ -450,7 +450,7 @@ class VectorModel(Model, Retriever):
         The folder's prompts for queries and documents are used, unless the model's name states a
         prompt.
         """
-        # `training.search` imports this module.
+        # It imports torch, which takes seconds.
         from training.search import SearchIndex
 
         query_model = self

@@ -30,7 +30,7 @@ SCORES = "scores"
 TEXTS = "texts"
 # The vectors of a bi-encoder (B, columns, D), or the scores of a cross-encoder (B,).
 TEACHER_OUTPUT = "teacher's output"
-# The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
+# The teacher's score of (anchor, positive) minus its score of (anchor, negative): (B,).
 TEACHER_MARGINS = "teacher's margins"
 
 # The name of dev data that is a part of the training data, the number of parts, and the least

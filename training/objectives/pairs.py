@@ -107,7 +107,7 @@ class Regression(Objective):
     target = SCORES
 
     def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
-        # The variance of the gold scores is the error of their mean.
+        # The best guess is the mean of the gold scores. Its squared error is their variance.
         return None if scores is None else float(np.var(scores)) / TOP_SCORE**2
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:

@@ -168,7 +168,7 @@ def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
     for card in cards:
         content = hub.read_file(repo, card, revision)
         if card != CARDS[0]:
-            # The file consists of what is the header of a README.
+            # This file contains what a README has in its header.
             content = f"---\n{content}\n---\n"
         try:
             data = huggingface_hub.DatasetCard(content).data

@@ -383,8 +383,8 @@ class Trainer:
         new_metric, new_value = new
         old_metric, old_value = old
         if new_metric != old_metric:
-            # The loss selects where the correlation is undefined. An evaluation with a correlation
-            # is better.
+            # The loss selects the model while the correlation is undefined. Any evaluation with a
+            # correlation is better.
             return old_metric == "loss"
         if new_value == old_value:
             # A few pairs have few different ranks. Among equal correlations the lower loss decides.
