@@ -309,7 +309,8 @@ class DataName:
         if not read_as or os.path.lexists(text):
             return DataName(text, None, objective)
         settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
-        encoding, *others = (unquote(settings.get(key, "")).strip() or None for key in READ_AS)
+        values = [unquote(settings.get(key, "")).strip() or None for key in READ_AS]
+        encoding, *others = values
         return DataName(read_as[1], encoding, objective, *others)
 
     @staticmethod

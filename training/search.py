@@ -321,7 +321,8 @@ def checked_index(vectors: np.ndarray) -> QuantizedIndex:
     reports the result.
     """
     index = QuantizedIndex(vectors)
-    queries = np.array(vectors[np.linspace(0, len(vectors) - 1, CHECKED).astype(np.int64)])
+    rows = np.linspace(0, len(vectors) - 1, CHECKED).astype(np.int64)
+    queries = np.array(vectors[rows])
     # Ten neighbours, and the query itself.
     count = min(11, len(vectors))
     exact, _ = SearchIndex(vectors, "dot").nearest(queries, count)

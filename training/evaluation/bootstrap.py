@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ import numpy as np
 import scipy
 
 from training.evaluation.metrics import pearson, spearman, why_undefined
+from training.models.texts import numbered
 
 RESAMPLES = 1_000
 ALPHA = 0.05
@@ -72,11 +74,10 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     Equal sentences have equal numbers in both columns, and equal pairs have equal numbers in either
     order. If both sentences of a row are equal, the second one gets another number.
     """
-    numbers: dict[Hashable, int] = {}
-    first = np.array([numbers.setdefault(text, len(numbers)) for text in columns[0]])
-    second = np.array([numbers.setdefault(text, len(numbers)) for text in columns[1]])
-    second = np.where(first == second, second + len(numbers), second)
-    pairs = np.minimum(first, second) * 2 * len(numbers) + np.maximum(first, second)
+    distinct, numbers = numbered(chain(columns[0], columns[1]))
+    first, second = np.array(numbers, dtype=np.int64).reshape(2, -1)
+    second = np.where(first == second, second + len(distinct), second)
+    pairs = np.minimum(first, second) * 2 * len(distinct) + np.maximum(first, second)
     _, pair = np.unique(pairs, return_inverse=True)
     return np.stack([first, second, pair], axis=1)
 
@@ -273,6 +274,7 @@ def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
     r = float((a * b).mean())
     if statistic == "pearson":
         return a * b - r * (a * a + b * b) / 2
+    # The influences on the mean of a b, and on the sum of the means of a² and b².
     product = a * b + n / std_x * _above(x, b) + n / std_y * _above(y, a)
     squares = a * a + b * b + 2 * n / std_x * _above(x, a) + 2 * n / std_y * _above(y, b)
     influence = product - r * squares / 2

@@ -178,7 +178,8 @@ def decide(
                 choices.append(replace(untested, is_tested=False))
     # If there are too many points to draw, they are evenly spaced in rank.
     last = len(whole.threshold) - 1
-    places = np.unique(np.linspace(0, last, min(last + 1, CURVE_POINTS)).round()).astype(int)
+    count = min(last + 1, CURVE_POINTS)
+    places = np.unique(np.linspace(0, last, count).round()).astype(int)
     curve = (whole.threshold, whole.precision, whole.recall)
     columns = [values[places].tolist() for values in curve]
     method = f"bootstrap, {resamples_for(n):,} resamples"

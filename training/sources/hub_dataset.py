@@ -282,7 +282,8 @@ def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bo
     from datasets import ClassLabel
 
     # The columns of streamed CSV and JSON are known from the first row.
-    names = list(pick(rows.column_names or list(next(iter(rows), {}))))
+    available = rows.column_names or list(next(iter(rows), {}))
+    names = list(pick(available))
     columns: dict[str, list[Any]] = {name: [] for name in names}
     count = 0
     for batch in rows.select_columns(names).iter(batch_size=BATCH_ROWS):

@@ -434,7 +434,8 @@ class RunConfig(BaseModel):
             return (Part(self.train_data, self.objective),)
         parts = []
         for name in data:
-            parts.append(Part(str(replace(name, objective=None)), name.objective or self.objective))
+            data_name = str(replace(name, objective=None))
+            parts.append(Part(data_name, name.objective or self.objective))
         return tuple(parts)
 
     def steps_of_parts(self, batches: Sequence[int]) -> list[int]:

@@ -83,7 +83,8 @@ class MinedNegatives:
 
     def examples(self, count: int = EXAMPLES) -> list[MinedTriplet]:
         """Returns the triplets of ``count`` rows, spread over the data."""
-        rows = np.linspace(0, len(self.data) - 1, min(count, len(self.data))).astype(int)
+        count = min(count, len(self.data))
+        rows = np.linspace(0, len(self.data) - 1, count).astype(int)
         triplets = []
         for row in np.unique(rows).tolist():
             sentences = [column[row] for column in self.data.columns]

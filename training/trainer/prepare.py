@@ -132,7 +132,8 @@ class Preparation:
             sets = [own_data or load_one(name, self.home) for name in names_of(part.data)]
             if number == 0 and config.eval_data == HELD_OUT:
                 sets[0], dev = hold_out(sets[0], part.objective, config.seed)
-            data.append(join([part.facts.transform(rows, config.seed) for rows in sets]))
+            transformed = [part.facts.transform(rows, config.seed) for rows in sets]
+            data.append(join(transformed))
         if dev is not None or config.eval_data in (None, HELD_OUT):
             return data, dev
         if DataName.parse(config.eval_data).is_retrieval:
