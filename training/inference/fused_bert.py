@@ -277,9 +277,9 @@ class FusedModernBert:
         self.layers = run_parallel(
             [partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers]
         )
-        self.is_local = [kind == LOCAL for kind in config.layer_types]
+        self.layer_types = tuple(config.layer_types)
         self.frequencies = {}
-        for kind in set(config.layer_types):
+        for kind in set(self.layer_types):
             frequencies = getattr(backbone.rotary_emb, f"{kind}_inv_freq")
             self.frequencies[kind] = frequencies.detach().float()
 
@@ -293,10 +293,12 @@ class FusedModernBert:
         for kind, frequencies in self.frequencies.items():
             angles = (places * frequencies).repeat(1, 2)[:, None, None]
             rotations[kind] = (angles.cos(), angles.sin())
-        local_bias = self._local_bias(positions, bias) if any(self.is_local) else bias
-        for layer, is_local in zip(self.layers, self.is_local, strict=True):
-            cos, sin = rotations[LOCAL if is_local else "full_attention"]
-            hidden = layer(hidden, rows, self.heads, cos, sin, local_bias if is_local else bias)
+        biases = dict.fromkeys(rotations, bias)
+        if LOCAL in biases:
+            biases[LOCAL] = self._local_bias(positions, bias)
+        for layer, kind in zip(self.layers, self.layer_types, strict=True):
+            cos, sin = rotations[kind]
+            hidden = layer(hidden, rows, self.heads, cos, sin, biases[kind])
         return self.final_norm(hidden).view(rows, width, -1)
 
     def _local_bias(self, positions: Tensor, bias: Bias) -> Bias:

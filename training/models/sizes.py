@@ -192,7 +192,9 @@ def _check_sizes(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
         )
     numbers = sum(map(math.prod, shapes.values()))
-    own_layers = 1 if is_shared else layers or 1
+    own_layers = 1
+    if layers and not is_shared:
+        own_layers = layers
     if width and own_layers * width**2 > max(numbers, 1):
         raise InputError(
             f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only {numbers:,} "

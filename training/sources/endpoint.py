@@ -158,7 +158,9 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
     with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
         body = json.loads(words)
         reason = body.get("error") or body.get("message") or body["detail"]
-        words = str(reason["message"] if isinstance(reason, dict) else reason)
+        if isinstance(reason, dict):
+            reason = reason["message"]
+        words = str(reason)
     if key:
         words = words.replace(key, "…")
     words = first_line(Exception(words)) if words else response.reason_phrase

@@ -85,13 +85,19 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         )
     short = name.removeprefix(HUB_ORG)
     bundle = EMBEDDED.get(short)
-    target = root / "models" / (short if bundle else name)
-    repo = hub.Repo(HUB_ORG + short if bundle else name, "model")
-    pick = partial(hub.pick_model, repo.id)
+    target = root / "models" / name
+    repo_id = name
+    why_not = _why_no_model
+    if bundle:
+        target = root / "models" / short
+        repo_id = HUB_ORG + short
+        why_not = bundle.missing_from
+    repo = hub.Repo(repo_id, "model")
+    pick = partial(hub.pick_model, repo_id)
     sources = []
     if local:
         sources.append(_in_home(local, _why_no_model)._replace(name="local folder"))
-    sources.append(_in_home(target, bundle.missing_from if bundle else _why_no_model))
+    sources.append(_in_home(target, why_not))
     sources.append(Source("Hub cache", partial(hub.cached, repo, pick)))
     if fetch:
         fetch_it = partial(hub.download, repo, pick)

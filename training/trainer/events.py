@@ -227,11 +227,11 @@ def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Genera
     import_optional("trackio", "trackio", "report_to trackio")
     from accelerate.tracking import TrackioTracker
 
-    name = folder.name if folder else config.name or None
+    name = folder.name if folder else config.name
     resume = "never" if step is None else "allow"
     tracker = TrackioTracker(
         PROJECT,
-        name=name,
+        name=name or None,
         config=config.to_dict(),
         resume=resume,
         auto_log_gpu=False,

@@ -155,7 +155,9 @@ class RunExtras:
         value = figures[name]
         if value is None:
             return None
-        return name, value if self.greater_is_better else -value
+        if self.greater_is_better:
+            return name, value
+        return name, -value
 
 
 def check_queueable(config: RunConfig, folder: Path | None = None) -> None:

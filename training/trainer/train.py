@@ -245,7 +245,8 @@ def train(
 
     written = path if is_main else None
     step = state.step if state else None
-    result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
+    run_id = path.name if path else config.name
+    result = RunResult(run_id or "unsaved", "failed", 0, 0.0)
     with (
         record_run(written, home) as run_status,
         printing(on_event, progress) as show,
