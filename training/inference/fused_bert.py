@@ -293,7 +293,7 @@ class FusedModernBert:
         for kind, frequencies in self.frequencies.items():
             angles = (places * frequencies).repeat(1, 2)[:, None, None]
             rotations[kind] = (angles.cos(), angles.sin())
-        biases = dict.fromkeys(rotations, bias)
+        biases: dict[str, Bias] = dict.fromkeys(rotations, bias)
         if LOCAL in biases:
             biases[LOCAL] = self._local_bias(positions, bias)
         for layer, kind in zip(self.layers, self.layer_types, strict=True):

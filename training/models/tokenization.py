@@ -44,7 +44,7 @@ class TokenVectors(NamedTuple):
     skipped: int = 0  # tokens at the start that are not pooled: a prompt, in some models
 
 
-def without_vectors(encoding: Encoding) -> TokenVectors:
+def without_vectors(encoding: Encoding | WordEncoding) -> TokenVectors:
     """Returns the tokens of a text alone, with vectors of no dimensions."""
     empty = np.empty((len(encoding.ids), 0))
     return TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, empty)

@@ -76,9 +76,9 @@ class Preparation:
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
         notes = []
-        for part, words in extras.listed().items():
-            if part in UNNAMED:
-                notes.append(f"the {part} is {words}")
+        for name, words in extras.listed().items():
+            if name in UNNAMED:
+                notes.append(f"the {name} is {words}")
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
