@@ -123,7 +123,7 @@ def main() -> None:
                 if np.isnan(threshold.value):
                     continue
                 thresholds.append(threshold.value)
-                measured = pairs.measure(threshold, seed)[0]
+                measured = pairs.measure(threshold)[0]
                 covered += measured.low <= precision_at(threshold.value) <= measured.high
             short = sum(precision_at(threshold) < precision for threshold in thresholds)
             print(

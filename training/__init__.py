@@ -37,33 +37,34 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_NAMES = {
-    "sentence_transformers.util": ("community_detection", "quantize_embeddings"),
-    "training.clustering": ("near_duplicates",),
-    "training.data.dataset": ("Dataset",),
-    "training.data.load": ("RetrievalData", "load_data"),
-    "training.errors": ("InputError",),
-    "training.evaluation.attribution": ("attribute",),
-    "training.evaluation.calibration": ("calibrate",),
-    "training.evaluation.scoring": ("evaluate", "score"),
-    "training.evaluation.thresholds": ("choose_threshold",),
-    "training.models.cross_encoder": ("CrossEncoder",),
-    "training.models.encoder": ("Encoder",),
-    "training.models.maxsim": ("LateInteraction",),
-    "training.models.model": ("open_model",),
-    "training.models.retrievers": ("load_retriever",),
-    "training.models.st_models": ("SparseEncoder",),
-    "training.search": (
-        "QuantizedIndex",
-        "SearchIndex",
-        "paraphrase_mining",
-        "semantic_search",
-        "similarity",
-    ),
-    "training.trainer.config": ("RunConfig",),
-    "training.trainer.train": ("train",),
+# The module of each name.
+_MODULES = {
+    "community_detection": "sentence_transformers.util",
+    "quantize_embeddings": "sentence_transformers.util",
+    "near_duplicates": "training.clustering",
+    "Dataset": "training.data.dataset",
+    "RetrievalData": "training.data.load",
+    "load_data": "training.data.load",
+    "InputError": "training.errors",
+    "attribute": "training.evaluation.attribution",
+    "calibrate": "training.evaluation.calibration",
+    "evaluate": "training.evaluation.scoring",
+    "score": "training.evaluation.scoring",
+    "choose_threshold": "training.evaluation.thresholds",
+    "CrossEncoder": "training.models.cross_encoder",
+    "Encoder": "training.models.encoder",
+    "LateInteraction": "training.models.maxsim",
+    "open_model": "training.models.model",
+    "load_retriever": "training.models.retrievers",
+    "SparseEncoder": "training.models.st_models",
+    "QuantizedIndex": "training.search",
+    "SearchIndex": "training.search",
+    "paraphrase_mining": "training.search",
+    "semantic_search": "training.search",
+    "similarity": "training.search",
+    "RunConfig": "training.trainer.config",
+    "train": "training.trainer.train",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_MODULES)
 

@@ -34,7 +34,8 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
     all ratings that can be compared are equal, as reliability cannot be judged without variation.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
-    pairable = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
+    ratings_of_item = (~np.isnan(ratings)).sum(axis=0)
+    pairable = ratings[:, ratings_of_item >= 2]
     values = np.unique(pairable[~np.isnan(pairable)])
     if len(values) < 2:
         return float("nan")

@@ -112,10 +112,8 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> b
             continue
         # Another process may have removed it, or it belongs to another user.
         with suppress(OSError):
-            if (
-                not _is_running(int(match["process"]))
-                and time.time() - file.stat().st_mtime > seconds
-            ):
+            is_old = time.time() - file.stat().st_mtime > seconds
+            if is_old and not _is_running(int(match["process"])):
                 file.unlink()
                 continue
         has_others = True
@@ -143,9 +141,10 @@ def create_folder(
         for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
             shutil.rmtree(leftover, ignore_errors=True)
         # A temporary folder is private to its owner (mode 700), but a folder inside it is not.
-        with tempfile.TemporaryDirectory(
+        temporary = tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        ) as scratch:
+        )
+        with temporary as scratch:
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
             fill(fresh)
@@ -193,10 +192,10 @@ def recover(folder: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def folder_size(folder: Path, least: int = 0) -> int:
+def folder_size(folder: Path) -> int:
     """Sums the bytes of all files below ``folder``, which may change at the same time.
 
-    Links and unreadable files count 0. Other files count at least ``least`` bytes.
+    Links and unreadable files count 0.
     """
     total = 0
     # Path.rglob fails if a folder is removed while it is read.
@@ -205,7 +204,7 @@ def folder_size(folder: Path, least: int = 0) -> int:
             file = Path(parent, name)
             with suppress(OSError):
                 if not file.is_symlink():
-                    total += max(least, file.stat().st_size)
+                    total += file.stat().st_size
     return total
 
 

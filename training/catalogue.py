@@ -57,7 +57,7 @@ PAIRS = "pairs"
 SCORED = "scored pairs"
 LABELLED = "labelled pairs"
 TRIPLETS = "triplets"
-# In the order of the sets on the Hub.
+# In the order of the numbers 0, 1, 2 that the sets on the Hub contain.
 NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
 # Labels of pairs with the same meaning, and of other pairs, in lower case without spaces and
 # dashes. A word such as "not" before one of the first turns it into one of the second.

@@ -39,9 +39,8 @@ def near_duplicates(
 
     Returns:
         int64 (N,): for each vector the position of the kept vector that it repeats, its own if it
-            is kept. With
-        ``others``, the position of the most similar of these, −1 if its cosine is below
-            ``threshold``.
+        is kept. With ``others``, the position of the most similar of these, −1 if its cosine is
+        below ``threshold``.
 
     Raises:
         InputError: the numbers of dimensions differ.

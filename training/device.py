@@ -60,9 +60,9 @@ def has_native_bfloat16(device_type: str) -> bool:
     if device_type != "cpu" or torch.backends.cpu.get_cpu_capability() == "AVX2":
         return False
     cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.exists() and not CPU_FLAGS.isdisjoint(
-        cpuinfo.read_text(errors="replace").split()
-    )
+    if not cpuinfo.exists():
+        return False
+    return not CPU_FLAGS.isdisjoint(cpuinfo.read_text(errors="replace").split())
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:

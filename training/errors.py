@@ -116,6 +116,11 @@ def first_line(error: BaseException) -> str:
     return line.rstrip(" :\r")[:200]
 
 
+def in_one_line(error: BaseException) -> str:
+    """Returns an error's whole message with single spaces for white space, or the name of its class."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 class StoppedError(Exception):
     """Raised out of a long computation after its ``should_stop()`` returned True."""
 

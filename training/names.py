@@ -72,14 +72,13 @@ LONGEST_PART = 250
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
-# The name of data and its objective.
-READ_AS = "encoding", "columns", "split", "scale", "labels", "raters", "sheet"
-_WITH_OBJECTIVE = re.compile(
-    rf"(.+{''.join(f'(?<![?&]{key})' for key in READ_AS)})=([a-z]+(?:-[a-z]+)*)", re.DOTALL
-)
-_READ_AS = re.compile(
-    r"(.+)\?((?:{0})=[^&]*(?:&(?:{0})=[^&]*)*)".format("|".join(READ_AS)), re.DOTALL
-)
+# The settings of a file of data.
+READ_AS = ("encoding", "columns", "split", "scale", "labels", "raters", "sheet")
+_SETTING = f"(?:{'|'.join(READ_AS)})=[^&]*"
+_READ_AS = re.compile(rf"(.+)\?({_SETTING}(?:&{_SETTING})*)", re.DOTALL)
+# The name of data and its objective. The equals sign after a setting's name belongs to the setting.
+_NO_SETTING = "".join(f"(?<![?&]{key})" for key in READ_AS)
+_WITH_OBJECTIVE = re.compile(rf"(.+{_NO_SETTING})=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
 # Written as %2B, … in the names of columns.
 _MARKS = re.compile(r"[%+&=?]")
 # The rule of the Hub: no "..", no "--", no mark at an end.
@@ -165,16 +164,19 @@ class ModelName:
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
-        if not pooling and settings.get(PROMPT) and [*settings][-1] == PROMPT:
+        has_last_prompt = bool(settings.get(PROMPT)) and list(settings)[-1] == PROMPT
+        if has_last_prompt and not pooling:
             # A space at the end separates the prompt from the text.
             settings[PROMPT] += text[len(text.rstrip()) :]
-        takes = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
-        if unknown := set(settings) - set(takes):
+        allowed = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
+        if unknown := set(settings) - set(allowed):
             raise InputError(
-                f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(takes)}"
+                f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(allowed)}"
             )
         values: dict[str, Any] = {key: settings.get(key) for key in (PROMPT, PROMPT_NAME, DTYPE)}
-        for key in filter(settings.__contains__, (DIMENSION, *REQUEST_SETTINGS)):
+        for key in (DIMENSION, *REQUEST_SETTINGS):
+            if key not in settings:
+                continue
             most = REQUEST_SETTINGS.get(key, MOST_DIMENSIONS)
             value = settings[key][:80]
             # int() of a very long text raises an error of its own.
@@ -199,9 +201,12 @@ class ModelName:
         }
         values |= {"batch": self.batch, "timeout": self.timeout}
         settings = urlencode({key: value for key, value in values.items() if value is not None})
-        kind = MAXSIM * self.maxsim
-        pooling = f":{self.pooling}" if self.pooling else ""
-        return f"{kind}{self.name}{settings and '?'}{settings}{pooling}"
+        text = f"{MAXSIM}{self.name}" if self.maxsim else self.name
+        if settings:
+            text += f"?{settings}"
+        if self.pooling:
+            text += f":{self.pooling}"
+        return text
 
     @property
     def label(self) -> str:
@@ -210,7 +215,9 @@ class ModelName:
         if self.run_id:
             # The id of a run consists of its day, its time and its first name.
             name = RENAMED_RUNS.get(self.run_id) or re.sub(r"^\d{8}-\d{6}-", "", self.run_id)
-        parts = ["MaxSim of " * self.maxsim + name]
+        if self.maxsim:
+            name = f"MaxSim of {name}"
+        parts = [name]
         if self.dimension is not None:
             parts.append(f"{self.dimension} dimensions")
         if self.prompt_name == BY_ROLE:
@@ -302,7 +309,8 @@ class DataName:
         if not read_as or os.path.lexists(text):
             return DataName(text, None, objective)
         settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
-        encoding, *others = (unquote(settings.get(key, "")).strip() or None for key in READ_AS)
+        values = [unquote(settings.get(key, "")).strip() or None for key in READ_AS]
+        encoding, *others = values
         return DataName(read_as[1], encoding, objective, *others)
 
     @staticmethod
@@ -361,7 +369,7 @@ class DataName:
 
     @property
     def is_retrieval(self) -> bool:
-        """Whether it is queries, documents and judgements: ``beir:`` or ``nanobeir:``."""
+        """Whether the data is queries, documents and judgements: ``beir:`` or ``nanobeir:``."""
         return self.name.startswith((BEIR, NANOBEIR))
 
     @property
@@ -410,7 +418,10 @@ class DataName:
         """Returns the name for use in another folder: a file by its absolute path, with defaults for its settings."""
         if self.name.startswith(BEIR):
             judged, split = self.judged
-            return replace(self, name=f"{BEIR}{judged.absolute().name}{split and ':'}{split}")
+            name = f"{BEIR}{judged.absolute().name}"
+            if split:
+                name += f":{split}"
+            return replace(self, name=name)
         if not self.path.exists():
             return self
         settings = {key: getattr(self, key) or value for key, value in settings.items()}
@@ -441,7 +452,18 @@ def _read_endpoint(name: str) -> Endpoint:
 
 
 def _is_folder(text: str) -> bool:
+    path = existing_path(text)
+    return path is not None and path.is_dir()
+
+
+def existing_path(text: str) -> Path | None:
+    """Returns the path of a file or folder on this machine; None if there is none, or the text cannot be a path."""
+    if not text.strip():
+        return None
     try:
-        return Path(text).expanduser().is_dir() and bool(text.strip())
+        path = Path(text).expanduser()
+        return path if path.exists() else None
     except (OSError, RuntimeError, ValueError):
-        return False
+        # It is too long for a path, starts with the home of a user who does not exist, or contains
+        # a NUL.
+        return None

@@ -3,7 +3,7 @@
 PyTorch splits each operation over its own threads and waits for the slowest, hundreds of times a
 batch. If another process occupies one core, every operation waits for it. Batches that are computed
 independently, one per thread, never wait for each other. All callers in a process share these
-threads, so many users cause no more context switches than one.
+threads. A hundred users cause no more context switches than one.
 """
 
 import os
@@ -90,7 +90,7 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         with single_threaded_ops():
             work()
     finally:
-        # The other threads are busy with the work of other callers.
+        # A helper is cancelled if its thread is still busy with another caller's work.
         started = [helper for helper in helpers if not helper.cancel()]
         wait(started)
     for helper in started:

@@ -83,21 +83,18 @@ def max_over_time(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 def first_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the first real token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
-    import torch
-
     if mask is None:
         return hidden[:, 0].float()
-    return hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)].float()
+    first = mask.int().argmax(dim=1)  # (B,)
+    return hidden.take_along_dim(first[:, None, None], dim=1)[:, 0].float()
 
 
 def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the last real token. (B, T, D) -> (B, D) float32."""
-    import torch
-
     if mask is None:
         return hidden[:, -1].float()
-    last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)
-    return hidden[torch.arange(len(hidden), device=hidden.device), last].float()
+    last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)  # (B,)
+    return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0].float()
 
 
 def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tensor:
@@ -105,11 +102,9 @@ def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tens
 
     ``skipped`` tokens came before the first one, and have used the first weights.
     """
-    import torch
-
     if mask is None:
         # (1, T)
-        weights = torch.arange(1.0, hidden.shape[1] + 1, device=hidden.device)[None] + skipped
+        weights = hidden.new_ones(1, hidden.shape[1]).float().cumsum(dim=1) + skipped
     else:
         weights = ((mask.cumsum(dim=1) + skipped) * mask).float()
         hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
@@ -127,18 +122,18 @@ def mean_sqrt_len(hidden: Tensor, mask: Tensor | None) -> Tensor:
     return total / mask.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
 
 
+def _growing_weights(length: int, skipped: int) -> list[float]:
+    """Returns the weights of `weighted_mean`. They sum to 1 over the tokens that are not skipped."""
+    total = max(1, sum(range(skipped + 1, length + 1)))
+    return [number / total for number in range(1, length + 1)]
+
+
 POOLINGS = {
     "mean": Pooling(mean, "mean", lambda length, skipped: [1 / max(1, length - skipped)] * length),
     "max": Pooling(max_over_time, "max"),
     "cls": Pooling(first_token, "CLS"),
     "lasttoken": Pooling(last_token, "last-token"),
-    "weightedmean": Pooling(
-        weighted_mean,
-        "weighted-mean",
-        lambda length, skipped: [
-            i / max(1, sum(range(skipped + 1, length + 1))) for i in range(1, length + 1)
-        ],
-    ),
+    "weightedmean": Pooling(weighted_mean, "weighted-mean", _growing_weights),
     "mean_sqrt_len_tokens": Pooling(
         mean_sqrt_len,
         "mean × √length",
@@ -148,7 +143,7 @@ POOLINGS = {
 
 
 def poolings() -> dict[str, Pooling]:
-    """Returns the built-in poolings and those that plug-ins add, by name."""
+    """Returns all poolings by name, built-in ones and the ones that plug-ins add."""
     # A plug-in cannot replace a built-in pooling.
     return POOLINGS | plugins(Pooling) | POOLINGS
 
@@ -178,9 +173,9 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
     The first ``skipped`` tokens of each sentence, which belong to a prompt, do not enter the
     vector.
     """
-    functions = [
-        POOLINGS[part] if part in POOLINGS else poolings()[part] for part in parse_pooling(name)
-    ]
+    functions = []
+    for part in parse_pooling(name):
+        functions.append(POOLINGS[part] if part in POOLINGS else poolings()[part])
     if len(functions) == 1 and not skipped:
         return functions[0].pool
 
@@ -202,12 +197,7 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
 
 def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     """Removes the first ``skipped`` real tokens of each row from the mask (B, T), but never the last one."""
-    import torch
-
-    real = (
-        torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
-        if mask is None
-        else mask
-    )
-    number = real.cumsum(dim=1)
-    return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))
+    if mask is None:
+        mask = hidden.new_ones(hidden.shape[:2]).bool()
+    number = mask.cumsum(dim=1)
+    return mask & (number > (number[:, -1:] - 1).clamp(max=skipped))

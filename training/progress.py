@@ -173,10 +173,9 @@ class ThroughputMeter:
 
     def end_step(self, sentences: int) -> None:
         seconds = self._lap()
-        average = self._seconds_per_step
-        self._seconds_per_step = (
-            seconds if average is None else DECAY * average + (1 - DECAY) * seconds
-        )
+        if self._seconds_per_step is None:
+            self._seconds_per_step = seconds
+        self._seconds_per_step += (1 - DECAY) * (seconds - self._seconds_per_step)
         self._steps += 1
         self._sentences += sentences
         self._step_seconds += seconds

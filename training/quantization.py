@@ -3,10 +3,10 @@
     codes = quantize(vectors, "int8", ranges(vectors))  int8 (N, D), a quarter of float32
     restore(codes, "int8", ranges(vectors))             float32 (N, D): the middle of each step
 
-The codes of int8 and ubinary equal those of ``quantize_embeddings`` of sentence-transformers, and
-are the codes of FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search restores int8 as here and
-compares binary vectors by the number of equal bits (the Hamming distance), which orders pairs as
-the cosine of ±1 vectors does.
+int8 and ubinary have the same codes as in sentence-transformers' ``quantize_embeddings`` and in
+FAISS (``QT_8bit``, ``IndexBinaryFlat``). FAISS restores int8 as it is done here. It compares binary
+vectors by the number of equal bits (the Hamming distance), which orders pairs in the same way as
+the cosine of vectors of 1 and −1.
 """
 
 import math

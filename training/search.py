@@ -255,7 +255,7 @@ class QuantizedIndex:
         self._vectors = vectors
         self.bits = bits
         self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
-        # Each thread searches in a part. Its first row, and its FAISS index:
+        # Each thread searches in one part: its first row, and its FAISS index.
         self._parts: list[tuple[int, Any]] = []
         parts = max(1, min(parallel.num_threads(), len(vectors) // MIN_PART))
         edges = np.linspace(0, len(vectors), parts + 1, dtype=np.int64).tolist()
@@ -268,12 +268,11 @@ class QuantizedIndex:
     def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k nearest vectors of each query (Q, D): cosines (Q, k) float32, best first, rows (Q, k) int64."""
         queries = np.ascontiguousarray(normalize_rows(as_rows(queries).cpu().numpy()))
-        count = min(
-            max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors)
-        )
-        searches = [
-            partial(self._candidates, queries, count, first, part) for first, part in self._parts
-        ]
+        count = max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits])
+        count = min(count, len(self._vectors))
+        searches = []
+        for first, part in self._parts:
+            searches.append(partial(self._candidates, queries, count, first, part))
         candidates = np.concatenate(parallel.run_parallel(searches), axis=1)  # (Q, C)
         best_cosines = []
         best_rows = []
@@ -288,11 +287,8 @@ class QuantizedIndex:
 
     def _quantized(self, vectors: np.ndarray) -> Any:
         """Makes a FAISS index of a part of the vectors."""
-        # FAISS takes a second to import.
-        import faiss
-
+        faiss = _import_faiss()
         dimension = vectors.shape[1]
-        index: Any
         if self.bits == 8:
             index = faiss.IndexScalarQuantizer(
                 dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
@@ -325,7 +321,8 @@ def checked_index(vectors: np.ndarray) -> QuantizedIndex:
     reports the result.
     """
     index = QuantizedIndex(vectors)
-    queries = np.array(vectors[np.linspace(0, len(vectors) - 1, CHECKED).astype(np.int64)])
+    rows = np.linspace(0, len(vectors) - 1, CHECKED).astype(np.int64)
+    queries = np.array(vectors[rows])
     # Ten neighbours, and the query itself.
     count = min(11, len(vectors))
     exact, _ = SearchIndex(vectors, "dot").nearest(queries, count)
@@ -451,8 +448,10 @@ def most_similar_pairs(
     pairs = np.empty((2, 0), dtype=np.int64)
     for rows, columns in steps(_triangle(len(vectors)), **watch):
         block = _cosines(exact, rows, columns)
-        is_full = len(cosine) == k
-        is_better = block > cosine.min() if is_full else block >= threshold
+        if len(cosine) == k:
+            is_better = block > cosine.min()
+        else:
+            is_better = block >= threshold
         if rows == columns:
             # Count each pair once, and no sentence with itself.
             is_better = np.triu(is_better, 1)
@@ -463,7 +462,8 @@ def most_similar_pairs(
         cosine = np.concatenate([cosine, block.ravel()[better]])
         pairs = np.concatenate([pairs, np.stack([i + rows.start, j + columns.start])], axis=1)
         if len(cosine) > k:
-            lowest = np.partition(cosine, len(cosine) - k)[len(cosine) - k]
+            place = len(cosine) - k
+            lowest = np.partition(cosine, place)[place]
             above = np.flatnonzero(cosine > lowest)
             equal = np.flatnonzero(cosine == lowest)
             highest = np.concatenate([above, equal[: k - len(above)]])
@@ -513,14 +513,12 @@ def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -
     26,745 sentences of STS) in a tenth of the time, and is deterministic. Without ``is_filled`` it
     is trained but empty.
     """
-    import faiss
-
+    faiss = _import_faiss()
     n, dimension = vectors.shape
-    index: Any = faiss.IndexFlatIP(dimension)
+    index = faiss.IndexFlatIP(dimension)
     if n * queries > MAX_EXACT**2:
-        index = faiss.IndexIVFFlat(
-            index, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT
-        )
+        cells = round(3.2 * math.sqrt(n))
+        index = faiss.IndexIVFFlat(index, dimension, cells, faiss.METRIC_INNER_PRODUCT)
         index.cp.niter = 6
         index.cp.max_points_per_centroid = 64
         index.cp.seed = SEED
@@ -529,3 +527,10 @@ def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -
     if is_filled:
         index.add(vectors)
     return index
+
+
+def _import_faiss() -> Any:
+    """Imports FAISS when an index is made, as it takes a second."""
+    import faiss
+
+    return faiss

@@ -111,11 +111,10 @@ def attribute(encoder: Model, a: str, b: str) -> Attribution | WordAttribution:
         b: a sentence of B words.
 
     Returns:
-        For an encoder with mean or max pooling and linear modules, an `Attribution`: a matrix (A,
-            B) of word pairs that
-        sums to the cosine exactly. For other models a `WordAttribution`: the decrease of the score
-            without each word,
-        (A,) and (B,). ``kind`` names the method.
+        For an encoder with mean or max pooling and linear modules, an `Attribution`: a matrix
+        (A, B) of word pairs that sums to the cosine exactly. For other models a
+        `WordAttribution`: the decrease of the score without each word, (A,) and (B,). ``kind``
+        names the method.
 
     Raises:
         InputError: the model has neither tokens nor weights here.
@@ -177,7 +176,9 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
         start = vectors.offsets[first][0]
         end = vectors.offsets[next_first - 1][1]
         is_special = vectors.words[first] is None
-        text = vectors.tokens[first] if is_special else (vectors.prompt + sentence)[start:end]
+        text = (vectors.prompt + sentence)[start:end]
+        if is_special:
+            text = vectors.tokens[first]
         stripped = text.strip()
         place = 0
         length = 0
@@ -220,10 +221,8 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
         elif isinstance(module, Dense):
             terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
             if module.linear.bias is not None:
-                terms += (
-                    module.linear.bias.detach().double().cpu().numpy()
-                    * (is_pooled / is_pooled.sum())[:, None]
-                )
+                bias = module.linear.bias.detach().double().cpu().numpy()
+                terms += bias * (is_pooled / is_pooled.sum())[:, None]
     return terms[:, : encoder.dimension]
 
 

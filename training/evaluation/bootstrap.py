@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ import numpy as np
 import scipy
 
 from training.evaluation.metrics import pearson, spearman, why_undefined
+from training.models.texts import numbered
 
 RESAMPLES = 1_000
 ALPHA = 0.05
@@ -72,17 +74,16 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     Equal sentences have equal numbers in both columns, and equal pairs have equal numbers in either
     order. If both sentences of a row are equal, the second one gets another number.
     """
-    numbers: dict[Hashable, int] = {}
-    first = np.array([numbers.setdefault(text, len(numbers)) for text in columns[0]])
-    second = np.array([numbers.setdefault(text, len(numbers)) for text in columns[1]])
-    second = np.where(first == second, second + len(numbers), second)
-    pairs = np.minimum(first, second) * 2 * len(numbers) + np.maximum(first, second)
+    distinct, numbers = numbered(chain(columns[0], columns[1]))
+    first, second = np.array(numbers, dtype=np.int64).reshape(2, -1)
+    second = np.where(first == second, second + len(distinct), second)
+    pairs = np.minimum(first, second) * 2 * len(distinct) + np.maximum(first, second)
     _, pair = np.unique(pairs, return_inverse=True)
     return np.stack([first, second, pair], axis=1)
 
 
 def dependence(influence: np.ndarray, keys: Keys) -> float:
-    """Computes the factor, at least 1, that shared sentences widen the standard error of a figure by.
+    """Computes the factor, at least 1, by which shared sentences widen the standard error of a figure.
 
     ``influence`` (N,) is how far each row moves the figure.
     """
@@ -167,9 +168,8 @@ def correlation(
     """Computes Spearman's or Pearson's correlation of x (N,) and y (N,); NaN if either is constant."""
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
-    return Statistic(
-        value, bootstrap_replicates(x, y, statistic, resamples), influence, keys, (-1.0, 1.0)
-    )
+    replicates = bootstrap_replicates(x, y, statistic, resamples)
+    return Statistic(value, replicates, influence, keys, (-1.0, 1.0))
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
@@ -217,8 +217,7 @@ def bootstrap_interval(
         low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
         return Interval(float(low), float(high), f"Fisher z{allows}")
     if statistic == "spearman":
-        replicates = bootstrap_replicates(x, y, statistic, resamples)
-        _, low, high = Statistic(value, replicates, influence, keys, (-1.0, 1.0)).estimate()
+        _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
     [z], [error] = _z_and_error(x, y, np.ones((1, len(x))))
     deviations = []
@@ -230,9 +229,8 @@ def bootstrap_interval(
     studentised = np.concatenate(deviations)
     quantiles = np.percentile(studentised[np.isfinite(studentised)], [97.5, 2.5])
     low, high = np.tanh(z - factor * error * quantiles)
-    return Interval(
-        float(low), float(high), f"studentised bootstrap, {resamples:,} resamples{allows}"
-    )
+    method = f"studentised bootstrap, {resamples:,} resamples{allows}"
+    return Interval(float(low), float(high), method)
 
 
 def _z_and_error(
@@ -276,6 +274,7 @@ def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
     r = float((a * b).mean())
     if statistic == "pearson":
         return a * b - r * (a * a + b * b) / 2
+    # The influences on the mean of a b, and on the sum of the means of a² and b².
     product = a * b + n / std_x * _above(x, b) + n / std_y * _above(y, a)
     squares = a * a + b * b + 2 * n / std_x * _above(x, a) + 2 * n / std_y * _above(y, b)
     influence = product - r * squares / 2
@@ -370,9 +369,8 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
     varies_b = variance_b > ROUNDING * (weights * y * y).sum(axis=1)
     correlations = np.full(len(weights), np.nan)
     covariance = (weights * a * b).sum(axis=1)
-    np.divide(
-        covariance, np.sqrt(variance_a * variance_b), out=correlations, where=varies_a & varies_b
-    )
+    deviations = np.sqrt(variance_a * variance_b)
+    np.divide(covariance, deviations, out=correlations, where=varies_a & varies_b)
     return correlations
 
 
@@ -411,12 +409,13 @@ class Difference(NamedTuple):
         """
         if self.points < 0:
             return Difference(-self.points, -self.high, -self.low).describe(b, a, data, p_value)
-        p = self.p_value if p_value is None else p_value
-        corrected = "" if p_value is None else ", corrected"
-        size = f"= {p:.3f}" if p >= 0.001 else "< 0.001"
-        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}".replace(
-            "-", "−"
-        )
-        if p >= ALPHA:
+        corrected = ", corrected"
+        if p_value is None:
+            p_value = self.p_value
+            corrected = ""
+        size = f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"
+        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}"
+        interval = interval.replace("-", "−")
+        if p_value >= ALPHA:
             return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} points ({interval})"
         return f"{a} is {self.points:.1f} points better than {b} {data} ({interval})"

@@ -89,9 +89,9 @@ class Calibration:
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
         # Equal sentences have the score 5, whatever their gold scores are.
         below = sum(knot < 1 for knot in self.cosines)
-        return float(
-            np.interp(cosine, (*self.cosines[:below], EQUAL), (*values[:below], TOP_SCORE))
-        )
+        knots = (*self.cosines[:below], EQUAL)
+        scores = (*values[:below], TOP_SCORE)
+        return float(np.interp(cosine, knots, scores))
 
 
 def meaning(gold: float) -> str:
@@ -140,9 +140,8 @@ def calibrate(
 def fit_pairs(data: Dataset, cosines: np.ndarray) -> Calibration:
     """Fits the curve of N pairs with these cosines (N,). InputError as in `calibrate`."""
     check_scores(data)
-    return replace(
-        fit_isotonic(cosines, np.asarray(data.scores)), fitted_on=data.name, pairs=len(data)
-    )
+    curve = fit_isotonic(cosines, np.asarray(data.scores))
+    return replace(curve, fitted_on=data.name, pairs=len(data))
 
 
 def check_scores(data: Dataset) -> None:

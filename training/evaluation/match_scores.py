@@ -113,10 +113,6 @@ class MatchScores:
         """The number of pairs that count as one independent pair because pairs share sentences; at least 1."""
         return dependence(self.matches - isotonic(self.scores, self.matches), self.keys) ** 2
 
-    @property
-    def least_above(self) -> int:
-        return min(LEAST_ABOVE, int(self.matches.sum()))
-
     def average_precision(self) -> Statistic:
         """Computes average precision. It is undefined for resamples without a match.
 
@@ -125,12 +121,11 @@ class MatchScores:
         """
         curve = self.curve
         replicates = []
-        for hits, predicted in self._resampled_counts(seed=0):
+        for hits, predicted in self._resampled_counts():
             gained = np.diff(hits, axis=1, prepend=0)
             with np.errstate(invalid="ignore"):
-                replicates.append(
-                    (gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1]
-                )
+                sums = (gained * hits / np.maximum(predicted, 1)).sum(axis=1)
+                replicates.append(sums / hits[:, -1])
         # A matching pair adds its own precision, and changes the precision of all matches with
         # equal or lower scores.
         place = np.searchsorted(-curve.threshold, -self.scores)
@@ -158,7 +153,7 @@ class MatchScores:
         low, high, _ = wilson_interval(estimate.value * effective, effective)
         return Estimate(estimate.value, low, high)
 
-    def choose(self, criterion: Criterion, seed: int = 0) -> Estimate:
+    def choose(self, criterion: Criterion) -> Estimate:
         """Chooses the threshold of a criterion on these pairs; `NO_ESTIMATE` if none fulfils it.
 
         The threshold of the best F1 has an interval from `INTERVAL_FROM` pairs on.
@@ -168,16 +163,14 @@ class MatchScores:
             return Estimate(criterion.value, criterion.value, criterion.value)
         if criterion.kind == PRECISION:
             place = self._most_recall(criterion.value)
-            return (
-                NO_ESTIMATE
-                if place is None
-                else NO_ESTIMATE._replace(value=float(curve.threshold[place]))
-            )
+            if place is None:
+                return NO_ESTIMATE
+            return NO_ESTIMATE._replace(value=float(curve.threshold[place]))
         threshold = float(curve.threshold[int(curve.f1.argmax())])
         if len(self.scores) < INTERVAL_FROM:
             return NO_ESTIMATE._replace(value=threshold)
         replicates = []
-        for hits, predicted in self._resampled_counts(seed):
+        for hits, predicted in self._resampled_counts():
             f1 = 2 * hits / np.maximum(predicted + hits[:, -1:], 1)
             replicates.append(curve.threshold[f1.argmax(axis=1)])
         above = self.scores >= threshold
@@ -226,11 +219,11 @@ class MatchScores:
     def _order(self) -> np.ndarray:
         return np.argsort(-self.scores, kind="stable")
 
-    def _resampled_counts(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _resampled_counts(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields, for blocks of resamples, the matches and the pairs above each threshold of the curve, (R, T) each."""
         order = self._order
         last = self.curve.predicted - 1
-        for draws in resample_weights(len(order), resamples_for(len(order)), seed):
+        for draws in resample_weights(len(order), resamples_for(len(order))):
             # Weights belong to pairs and not to ranks, so that all models have the same resamples.
             weights = draws[:, order]
             hits = np.cumsum(weights * self.matches[order], axis=1)
@@ -239,9 +232,9 @@ class MatchScores:
 
     def reached(self, precision: float) -> Estimate:
         """Finds the lowest threshold of at least 20 pairs with this precision on these pairs, or `NO_ESTIMATE`."""
-        places = np.flatnonzero(
-            (self.curve.precision >= precision) & (self.curve.predicted >= self.least_above)
-        )
+        is_precise = self.curve.precision >= precision
+        has_enough = self.curve.predicted >= min(LEAST_ABOVE, int(self.matches.sum()))
+        places = np.flatnonzero(is_precise & has_enough)
         if not len(places):
             return NO_ESTIMATE
         return NO_ESTIMATE._replace(value=float(self.curve.threshold[places[-1]]))
@@ -264,9 +257,9 @@ class MatchScores:
             return 0
         above = above[is_better]
         shares = shares[is_better]
-        errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision)) + POWER_QUANTILE * np.sqrt(
-            shares * (1 - shares)
-        )
+        test_errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision))
+        sample_errors = POWER_QUANTILE * np.sqrt(shares * (1 - shares))
+        errors = test_errors + sample_errors
         enough = np.maximum((errors / (shares - precision)) ** 2, fewest)
         factor = float((enough / above).min())
         if factor > OUT_OF_REACH:
@@ -275,19 +268,22 @@ class MatchScores:
         # The estimate has at most two significant digits.
         return int(float(f"{more:.1e}")) or 1
 
-    def measure(self, threshold: Estimate, seed: int) -> tuple[Estimate, Estimate, Estimate]:
+    def measure(self, threshold: Estimate) -> tuple[Estimate, Estimate, Estimate]:
         """Computes precision, recall and F1 of a threshold on these pairs, with their intervals."""
         if np.isnan(threshold.value):
             return NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE
         above = self.scores >= threshold.value
         rows = np.stack([above & self.matches, above, self.matches]).astype(np.float64)
-        draws = resample_weights(len(above), resamples_for(len(above)), seed + 1)
+        # These are other resamples than the ones that a threshold is chosen with.
+        draws = resample_weights(len(above), resamples_for(len(above)), seed=1)
         counts = np.concatenate([weights @ rows.T for weights in draws])  # (R, 3)
         estimates = []
-        # The factors of hits, pairs above and matches in the numerator and in the denominator.
-        for top, bottom in (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1))):
+        # Precision, recall and F1, each as the factors of hits, pairs above and matches in its
+        # numerator and in its denominator.
+        figures = (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1)))
+        for top, bottom in figures:
             value, influence = ratio(top @ rows, bottom @ rows)
-            # Precision is undefined if there is no pair above the threshold.
+            # Precision is undefined without a pair above the threshold.
             with np.errstate(invalid="ignore", divide="ignore"):
                 replicates = (counts @ top) / (counts @ bottom)
             estimates.append(Statistic(value, replicates, influence, self.keys, SHARE).estimate())

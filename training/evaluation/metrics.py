@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # loads its submodules on first use
 
-# A model does not reach this by chance.
+# A correlation as low as this does not happen by chance.
 CLEARLY_NEGATIVE = -0.3
 
 

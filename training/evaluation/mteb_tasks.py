@@ -57,9 +57,8 @@ def evaluate_task(
 
     Returns:
         ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``. ``main_score``
-            is the task's main
-        metric by name and value, ``scores`` are all metrics as mteb reports them, by split and
-            subset.
+        is the task's main metric by name and value, ``scores`` are all metrics as mteb reports
+        them, by split and subset.
 
     Raises:
         InputError: the model does not give vectors, or the data cannot be fetched.

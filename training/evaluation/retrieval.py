@@ -74,15 +74,13 @@ class RetrievalResult:
         """The mean of each figure over the queries, with 1,000 bootstrap resamples, the same for every model."""
         columns = np.stack(list(self.values.values()), axis=1)  # (Q, figures)
         n = len(columns)
-        means = (
-            np.concatenate([weights @ columns for weights in resample_weights(n, RESAMPLES)]) / n
-        )
+        sums = [weights @ columns for weights in resample_weights(n, RESAMPLES)]
+        means = np.concatenate(sums) / n  # (resamples, figures)
         statistics = {}
         for column, (figure, values) in enumerate(self.values.items()):
-            influence = (values - values.mean()) / n
-            statistics[figure] = Statistic(
-                float(values.mean()), means[:, column], influence, None, SHARE
-            )
+            mean = float(values.mean())
+            influence = (values - mean) / n
+            statistics[figure] = Statistic(mean, means[:, column], influence, None, SHARE)
         return statistics
 
     def estimate(self, figure: str) -> Estimate:
@@ -95,7 +93,12 @@ class RetrievalResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the result of `training.evaluation.scoring.evaluate`, as plain values."""
-        estimates = {figure: self.estimate(figure) for figure in self.values}
+        values = {}
+        intervals = {}
+        for figure in self.values:
+            value, low, high = self.estimate(figure)
+            values[figure] = value
+            intervals[figure] = {"low": low, "high": high}
         method = f"bootstrap over queries, {RESAMPLES:,} resamples"
         if len(self.data.queries) < FEW_QUERIES:
             method += f"; of fewer than {FEW_QUERIES} queries it is too narrow"
@@ -104,10 +107,8 @@ class RetrievalResult:
             "data": self.data.name,
             "queries": len(self.data.queries),
             "documents": len(self.data.documents),
-            **{figure: estimate.value for figure, estimate in estimates.items()},
-            "intervals": {
-                figure: {"low": low, "high": high} for figure, (_, low, high) in estimates.items()
-            },
+            **values,
+            "intervals": intervals,
             "method": method,
             "seconds": round(self.seconds, 3),
         }
@@ -163,7 +164,8 @@ def evaluate_retrieval(
         raise InputError(f"the cutoffs are {tuple(cutoffs)}; each must be at least 1")
     started = time.perf_counter()
     retriever = as_retriever(model)
-    data = data if isinstance(data, RetrievalData) else load_retrieval(data, home)
+    if isinstance(data, str):
+        data = load_retrieval(data, home)
     depth = max(cutoffs)
     rankings = retriever.search(data.queries, data.documents, depth, **watch)
     best = np.zeros((len(rankings), depth))

@@ -128,8 +128,7 @@ def score(
 
     Returns:
         A DataFrame with the same rows, columns and index, and a column ``score``, float32 (N,). If
-            there is one
-        already, the new column is score_2. Rows without two texts have NaN.
+        there is one already, the new column is score_2. Rows without two texts have NaN.
 
     Raises:
         InputError: there are no two columns of sentences, or several columns could be meant.
@@ -146,9 +145,8 @@ def score(
         raise InputError(
             f"score takes a DataFrame and then a model; its first argument is a {type(frame).__name__}"
         )
-    cells, reading = read_cells(
-        {str(column): frame[column] for column in frame.columns}, "DataFrame", columns
-    )
+    values = {str(column): frame[column] for column in frame.columns}
+    cells, reading = read_cells(values, "DataFrame", columns)
     pair = reading.pair()
     opened = open_model(model, home=home) if isinstance(model, Path | str) else model
     first = map(as_text, cells[pair.sentence1])
@@ -162,7 +160,8 @@ def score(
     scores = np.full(len(frame), np.nan, dtype=np.float32)
     if pairs:
         scores[rows] = opened.score(pairs)
-        for column in () if keep_unknown else zip(*pairs, strict=True):
+    if not keep_unknown:
+        for column in zip(*pairs, strict=True):
             scores[np.extract(opened.is_unknown(column), rows)] = np.nan
     return frame.assign(**{free_name("score", list(cells)): scores})
 
@@ -228,7 +227,7 @@ def evaluate(
 
     Returns:
         A dictionary with "model", "pooling", "data", "n", "notes", "seconds", and by the kind of
-            data:
+        data:
 
         - scored pairs: "spearman" and "pearson", in -1..1 by similarity (cosine, dot, euclidean,
           manhattan), and "interval", with the low and high end for the first similarity's Spearman,
@@ -239,7 +238,7 @@ def evaluate(
         - triplets: "accuracy" in 0..1 by similarity, "interval", and "ties", the triplets with
           equal similarities, which count as wrong.
         - retrieval data: other figures, such as "ndcg@10", with "intervals", see
-            `training.evaluation.retrieval`.
+          `training.evaluation.retrieval`.
 
         Cross-encoders and late interaction have one similarity, ``score``.
 
@@ -264,9 +263,10 @@ def evaluate(
         )
     if isinstance(data, Path):
         data = str(data)
-    if isinstance(data, RetrievalData) or (
-        isinstance(data, str) and DataName.parse(data).is_retrieval
-    ):
+    is_retrieval = isinstance(data, RetrievalData)
+    if isinstance(data, str):
+        is_retrieval = DataName.parse(data).is_retrieval
+    if is_retrieval:
         result = evaluate_retrieval(
             encoder,
             data,
@@ -324,9 +324,8 @@ def evaluate(
 def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     gold = np.asarray(data.scores, dtype=np.float64)
     [by_similarity] = scores
-    interval = bootstrap_interval(
-        next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns)
-    )
+    main_scores = next(iter(by_similarity.values()))
+    interval = bootstrap_interval(main_scores, gold, keys=sentence_keys(data.columns))
     return {
         "spearman": {name: spearman(values, gold) for name, values in by_similarity.items()},
         "pearson": {name: pearson(values, gold) for name, values in by_similarity.items()},

@@ -98,7 +98,7 @@ class Decision:
         return next(choice for choice in self.choices if choice.criterion == criterion)
 
     def to_dict(self) -> dict[str, Any]:
-        """The decision without its curve, as plain values."""
+        """Returns the decision without its curve, as plain values."""
         values = asdict(self)
         del values["curve"]
         values["average_precision"] = self.average_precision._asdict()
@@ -135,7 +135,6 @@ def decide(
     scores: np.ndarray,
     matches: np.ndarray,
     criteria: Sequence[str] = CRITERIA,
-    seed: int = 0,
     keys: Keys = None,
 ) -> Decision:
     """Chooses a threshold for each criterion, and measures it. The best F1 is measured on other pairs.
@@ -144,7 +143,6 @@ def decide(
         scores: (N,), larger for more similar pairs.
         matches: (N,), true for pairs that belong together.
         criteria: ``best-f1``, ``precision=0.95`` or a number each.
-        seed: the seed of the halves and the resamples.
         keys: the `sentence_keys` of the pairs, to allow for shared sentences.
 
     Raises:
@@ -159,32 +157,31 @@ def decide(
     inside = pairs
     outside = pairs
     if min(positives, n - positives) >= EACH_FOR_HALVES:
-        first, second = halves(pairs.matches, seed)
+        first, second = halves(pairs.matches, seed=0)
         inside = pairs.select(first)
         outside = pairs.select(second)
     choices = []
     for criterion in parsed:
         if criterion.kind == FIXED:
-            choices.append(_choice(criterion, pairs.choose(criterion), None, pairs, seed))
+            choices.append(_choice(criterion, pairs.choose(criterion), None, pairs))
         elif criterion.kind == BEST_F1:
-            choices.append(
-                _choice(criterion, inside.choose(criterion, seed), inside, outside, seed)
-            )
+            choices.append(_choice(criterion, inside.choose(criterion), inside, outside))
         else:
-            choice = _choice(criterion, pairs.choose(criterion, seed), pairs, pairs, seed)
+            choice = _choice(criterion, pairs.choose(criterion), pairs, pairs)
             if choice.exists:
                 choices.append(choice)
                 continue
             choices.append(_missing(choice, pairs, criterion.value))
             reached = inside.reached(criterion.value)
             if not np.isnan(reached.value):
-                choices.append(
-                    replace(_choice(criterion, reached, inside, outside, seed), is_tested=False)
-                )
+                untested = _choice(criterion, reached, inside, outside)
+                choices.append(replace(untested, is_tested=False))
     # If there are too many points to draw, they are evenly spaced in rank.
     last = len(whole.threshold) - 1
-    places = np.unique(np.linspace(0, last, min(last + 1, CURVE_POINTS)).round()).astype(int)
-    columns = (whole.threshold[places], whole.precision[places], whole.recall[places])
+    count = min(last + 1, CURVE_POINTS)
+    places = np.unique(np.linspace(0, last, count).round()).astype(int)
+    curve = (whole.threshold, whole.precision, whole.recall)
+    columns = [values[places].tolist() for values in curve]
     method = f"bootstrap, {resamples_for(n):,} resamples"
     if keys is not None:
         method += ", allows for shared sentences"
@@ -194,7 +191,7 @@ def decide(
         average_precision=pairs.estimate_average_precision(),
         choices=tuple(choices),
         interval_method=method,
-        curve=list(zip(*(column.tolist() for column in columns), strict=True)),
+        curve=list(zip(*columns, strict=True)),
     )
 
 
@@ -203,10 +200,9 @@ def _choice(
     threshold: Estimate,
     inside: MatchScores | None,
     outside: MatchScores,
-    seed: int,
 ) -> Choice:
     """Measures a threshold, which was chosen on the pairs ``inside``, on the pairs ``outside``."""
-    precision, recall, f1 = outside.measure(threshold, seed)
+    precision, recall, f1 = outside.measure(threshold)
     return Choice(
         str(criterion),
         threshold,
@@ -258,7 +254,7 @@ def carry_threshold(
     count = int((before.scores >= was_threshold).sum())
     if not count:
         return CarriedThreshold(0.0, NO_ESTIMATE, np.nan, np.nan)
-    precision = before.measure(Estimate(was_threshold, was_threshold, was_threshold), seed=0)[0]
+    precision, _, _ = before.measure(Estimate(was_threshold, was_threshold, was_threshold))
     nearest = int(np.abs(pairs.curve.predicted - count).argmin())
     same_precision = pairs.reached(precision.value).value
     share = float(pairs.curve.threshold[nearest])
@@ -270,9 +266,9 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     first, second = np.array_split(random.permutation(np.flatnonzero(matches)), 2)
     first_others, second_others = np.array_split(random.permutation(np.flatnonzero(~matches)), 2)
-    return np.sort(np.concatenate([first, first_others])), np.sort(
-        np.concatenate([second, second_others])
-    )
+    first = np.concatenate([first, first_others])
+    second = np.concatenate([second, second_others])
+    return np.sort(first), np.sort(second)
 
 
 def choose_threshold(

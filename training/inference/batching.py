@@ -44,6 +44,11 @@ class Batch(NamedTuple):
     ids: Tensor  # (B, T) int64
     mask: Tensor | None  # (B, T) bool, False = padding
 
+    def to(self, device: torch.device) -> Batch:
+        """Copies the batch to a device."""
+        mask = None if self.mask is None else to_device(self.mask, device)
+        return Batch(to_device(self.ids, device), mask)
+
 
 def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
     """Yields batches of indices into ``lengths``, longest first, each of at most ``token_budget`` tokens with padding.
@@ -172,11 +177,12 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
     texts = [sentences[i] for i in chain.from_iterable(rows)]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))  # (n,)
     row_sizes = [len(row) for row in rows]
-    # The end of each text in its own row.
-    ends = [part.cumsum() for part in np.split(lengths, np.cumsum(row_sizes)[:-1])]
-    width = round_up(max(int(end[-1]) for end in ends), TOKEN_MULTIPLE)
-    # The first token of each text in the flattened rows, (n,).
-    firsts = np.concatenate([number * width + end for number, end in enumerate(ends)]) - lengths
+    # For each row, where its texts end.
+    ends_by_row = [part.cumsum() for part in np.split(lengths, np.cumsum(row_sizes)[:-1])]
+    width = round_up(max(int(ends[-1]) for ends in ends_by_row), TOKEN_MULTIPLE)
+    # Where each text ends and begins in the flattened rows, (n,).
+    lasts = np.concatenate([row * width + ends for row, ends in enumerate(ends_by_row)])
+    firsts = lasts - lengths
 
     steps = np.arange(lengths.max())
     mask = steps < lengths[:, None]  # (n, T)
@@ -239,4 +245,5 @@ def boundaries(packed: PackedBatch) -> Boundaries:
 
 def plan_unpadded(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     """Yields batches of one row of about ``token_budget`` tokens, with sentences of similar length."""
-    return ([group.tolist()] for group in plan(lengths, token_budget))
+    for group in plan(lengths, token_budget):
+        yield [group.tolist()]

@@ -132,16 +132,15 @@ class FusedBert:
         self.layers = run_parallel(
             [partial(FusedLayer, layer, names, self.heads, dtype, linear) for layer in layers]
         )
+        device = self.token_embeddings.device
         head_size = int(config.hidden_size) // self.heads
+        is_mpnet = config.model_type == "mpnet"
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
-        self.unpadded = config.model_type != "mpnet" and has_varlen(
-            self.token_embeddings.device, dtype, head_size
-        )
+        self.unpadded = not is_mpnet and has_varlen(device, dtype, head_size)
         # (2 * max_length - 1, H), by distance, from 1 - max_length.
         self.relative_bias: Tensor | None = None
-        if config.model_type == "mpnet":
+        if is_mpnet:
             encoder = backbone.encoder
-            device = self.token_embeddings.device
             distances = torch.arange(1 - self.max_length, self.max_length, device=device)
             bias = encoder.relative_attention_bias(encoder.relative_position_bucket(distances))
             self.relative_bias = bias.detach().to(dtype)
@@ -210,13 +209,13 @@ class FusedLayer:
         dtype: torch.dtype,
         linear: Callable[..., Any],
     ) -> None:
-        part: Any = layer.get_submodule
-        query = part(names.query)
-        key = part(names.key)
-        value = part(names.value)
-        output = part(names.output)
-        up = part(names.up)
-        down = part(names.down)
+        module: Any = layer.get_submodule
+        query = module(names.query)
+        key = module(names.key)
+        value = module(names.value)
+        output = module(names.output)
+        up = module(names.up)
+        down = module(names.down)
         self.heads = heads
         # The scale of the attention's logits is multiplied into the query.
         scale = (query.out_features // heads) ** -0.5
@@ -226,8 +225,8 @@ class FusedLayer:
         self.output = linear(output.weight, output.bias, dtype)
         self.up = linear(up.weight, up.bias, dtype)
         self.down = linear(down.weight, down.bias, dtype)
-        self.output_norm = layer_norm(part(names.output_norm), dtype)
-        self.down_norm = layer_norm(part(names.down_norm), dtype)
+        self.output_norm = layer_norm(module(names.output_norm), dtype)
+        self.down_norm = layer_norm(module(names.down_norm), dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Implements ``FusedBert.to_int8`` for one layer."""
@@ -269,9 +268,8 @@ class FusedModernBert:
         self.heads = int(config.num_attention_heads)
         # Tokens to either side that a token of a local layer attends to.
         self.window = int(config.sliding_window)
-        self.token_embeddings = backbone.embeddings.tok_embeddings.weight.detach().to(
-            dtype, copy=True
-        )
+        token_embeddings = backbone.embeddings.tok_embeddings.weight.detach()
+        self.token_embeddings = token_embeddings.to(dtype, copy=True)
         head_size = int(config.hidden_size) // self.heads
         self.unpadded = has_varlen(self.token_embeddings.device, dtype, head_size, self.window)
         self.norm = layer_norm(backbone.embeddings.norm, dtype)
@@ -279,12 +277,11 @@ class FusedModernBert:
         self.layers = run_parallel(
             [partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers]
         )
-        self.is_local = [kind == LOCAL for kind in config.layer_types]
+        self.layer_types = tuple(config.layer_types)
         self.frequencies = {}
-        for kind in set(config.layer_types):
-            self.frequencies[kind] = (
-                getattr(backbone.rotary_emb, f"{kind}_inv_freq").detach().float()
-            )
+        for kind in set(self.layer_types):
+            frequencies = getattr(backbone.rotary_emb, f"{kind}_inv_freq")
+            self.frequencies[kind] = frequencies.detach().float()
 
     def __call__(self, ids: Tensor, positions: Tensor, bias: Bias = None) -> Tensor:
         """Computes hidden states (R, W, D). The arguments are as in `FusedBert`, with one bias for all layers."""
@@ -296,10 +293,12 @@ class FusedModernBert:
         for kind, frequencies in self.frequencies.items():
             angles = (places * frequencies).repeat(1, 2)[:, None, None]
             rotations[kind] = (angles.cos(), angles.sin())
-        local_bias = self._local_bias(positions, bias) if any(self.is_local) else bias
-        for layer, is_local in zip(self.layers, self.is_local, strict=True):
-            cos, sin = rotations[LOCAL if is_local else "full_attention"]
-            hidden = layer(hidden, rows, self.heads, cos, sin, local_bias if is_local else bias)
+        biases: dict[str, Bias] = dict.fromkeys(rotations, bias)
+        if LOCAL in biases:
+            biases[LOCAL] = self._local_bias(positions, bias)
+        for layer, kind in zip(self.layers, self.layer_types, strict=True):
+            cos, sin = rotations[kind]
+            hidden = layer(hidden, rows, self.heads, cos, sin, biases[kind])
         return self.final_norm(hidden).view(rows, width, -1)
 
     def _local_bias(self, positions: Tensor, bias: Bias) -> Bias:
@@ -331,7 +330,8 @@ class FusedModernBertLayer:
         # One linear module computes the feed-forward network's input and its gate. Here they are
         # separate products.
         up, gate = layer.mlp.Wi.weight.chunk(2)
-        up_bias, gate_bias = None, None
+        up_bias = None
+        gate_bias = None
         if layer.mlp.Wi.bias is not None:
             up_bias, gate_bias = layer.mlp.Wi.bias.chunk(2)
         self.up = fused_linear(up, up_bias, dtype)

@@ -212,10 +212,10 @@ class Int8Linear(FusedLinear):
         return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
 
     def _pointwise(
-        self, x: Tensor, then: str, quantization: tuple[float, int], output: torch.dtype
+        self, x: Tensor, activation: str, quantization: tuple[float, int], output: torch.dtype
     ) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise
-        return multiply(*self._product(x), self.bias, *quantization, output, then, [], "none")
+        return multiply(*self._product(x), self.bias, *quantization, output, activation, [], "none")
 
     def _product(self, x: Tensor) -> tuple[Any, ...]:
         return self._input(x), self.scale, self.zero_point, self.weight, *self._weight_scales

@@ -140,10 +140,8 @@ class InferenceRunner(ABC, Generic[Text]):
             return
         total = sum(lengths)
         threads = parallel.num_threads() if self.device.type == "cpu" else 1
-        per_thread = max(1, math.ceil(total / (threads * most)))
-        budget = batching.round_up(
-            math.ceil(total / (threads * per_thread)), batching.TOKEN_MULTIPLE
-        )
+        num_batches = threads * max(1, math.ceil(total / (threads * most)))
+        budget = batching.round_up(math.ceil(total / num_batches), batching.TOKEN_MULTIPLE)
         for rows in self.batches(lengths, budget):
             if self.batch_size is None:
                 yield rows
@@ -178,11 +176,11 @@ class PackedRunner(InferenceRunner[Text]):
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
-        self.transformer = (
-            FusedBert(backbone, dtype)
-            if supports_fused(backbone)
-            else FusedModernBert(backbone, dtype)
-        )
+        self.transformer: FusedBert | FusedModernBert
+        if supports_fused(backbone):
+            self.transformer = FusedBert(backbone, dtype)
+        else:
+            self.transformer = FusedModernBert(backbone, dtype)
         self.unpadded = self.transformer.unpadded
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
@@ -199,9 +197,8 @@ class PackedRunner(InferenceRunner[Text]):
         batch = batching.collate(texts, rows)
         if self.unpadded:
             boundaries = batching.boundaries(batch)
-            return batch.to(self.device), boundaries._replace(
-                starts=to_device(boundaries.starts, self.device)
-            )
+            starts = to_device(boundaries.starts, self.device)
+            return batch.to(self.device), boundaries._replace(starts=starts)
         batch = batch.to(self.device)
         return batch, batch.attention_bias(self.transformer.dtype)
 
@@ -220,24 +217,20 @@ class PackedRunner(InferenceRunner[Text]):
 class PaddedRunner(InferenceRunner[Ids]):
     """Computes one sentence in a row, with a module of the transformers library."""
 
-    output = "last_hidden_state"  # the name of the module's output that is reduced
-
     def __init__(self, backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> None:
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
-        token = 0 if self.pad_id else 1
         # Some architectures read the padding, in convolutions or means of segments. They get texts
-        # of one length.
+        # of one length. The texts that show it consist of any token other than the padding.
+        token = 0 if self.pad_id else 1
         self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
-        ids = to_device(batch.ids, self.device)
-        mask = None if batch.mask is None else to_device(batch.mask, self.device)
-        outputs = self.transformer(
-            input_ids=ids, attention_mask=None if mask is None else mask.long()
-        )
+        ids, mask = batch.to(self.device)
+        attention_mask = None if mask is None else mask.long()
+        outputs = self.transformer(input_ids=ids, attention_mask=attention_mask)
         return outputs.last_hidden_state, mask
 
 

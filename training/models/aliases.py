@@ -45,9 +45,8 @@ class SentenceTransformerNames(VectorModel):
 
         def write(folder: Path) -> None:
             self.save(folder)
-            card = read_asset("model-card.md").format(
-                name=repo_id.strip(), dimension=self.dimension
-            )
+            template = read_asset("model-card.md")
+            card = template.format(name=repo_id.strip(), dimension=self.dimension)
             (folder / "README.md").write_text(card, encoding="utf-8")
 
         return push_folder(write, repo_id, token, private, commit_message)

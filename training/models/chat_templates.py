@@ -45,14 +45,12 @@ def check_chat_templates(folder: Path) -> None:
     for template in sorted(set(_templates(folder))):
         command = [sys.executable, "-I", "-c", PROBE]
         try:
-            code = subprocess.run(
-                command, input=template.encode(), timeout=SECONDS, check=False
-            ).returncode
+            process = subprocess.run(command, input=template.encode(), timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
             raise InputError(
                 f"the chat template of {folder} does not end within {SECONDS:g} s; remove it"
             ) from None
-        if code != 0:
+        if process.returncode != 0:
             raise InputError(f"the chat template of {folder} fills the memory; remove it")
 
 

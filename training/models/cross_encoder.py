@@ -62,6 +62,8 @@ from training.progress import ShouldStop
 log = logging.getLogger("sbert_lab.cross_encoder")
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "**/*.jinja")
+# The name of the activation in sentence-transformers' configs.
+SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class PairParts(NamedTuple):
@@ -120,7 +122,7 @@ class CrossEncoder(PairModel):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder.
+        """Loads a model by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder.
 
         Args:
             name: the name, which may state the dtype and a prompt: ``minilm-stsb?dtype=int8``.
@@ -137,11 +139,10 @@ class CrossEncoder(PairModel):
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
-        parts = (
-            _open_joint(folder, home)
-            if folder.has_joint_head
-            else _open_scorer(parsed.name, folder)
-        )
+        if folder.has_joint_head:
+            parts = _open_joint(folder, home)
+        else:
+            parts = _open_scorer(parsed.name, folder)
         scorer = parts.scorer
         tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
@@ -156,9 +157,8 @@ class CrossEncoder(PairModel):
         card = None
         if folder.has_joint_head and folder.adapter:
             card = read_object(folder.path / "card.json")
-        return cls(parsed.weights, parts, runner, folder.path, torch_dtype, card).with_settings(
-            parsed
-        )
+        model = cls(parsed.weights, parts, runner, folder.path, torch_dtype, card)
+        return model.with_settings(parsed)
 
     def with_settings(self, name: ModelName) -> Self:
         """Returns the same weights with the prompt that the name states. InputError if prompts are not supported."""
@@ -169,9 +169,8 @@ class CrossEncoder(PairModel):
             raise InputError(f"{name.name} reads no prompt; leave it out")
         model = copy.copy(self)
         model.tokenizer = self.tokenizer.with_prompt(name.prompt, name.prompt_name, self.name)
-        model.name = str(
-            replace(ModelName.parse(self.name), prompt=name.prompt, prompt_name=name.prompt_name)
-        )
+        own_name = ModelName.parse(self.name)
+        model.name = str(replace(own_name, prompt=name.prompt, prompt_name=name.prompt_name))
         return model
 
     def __repr__(self) -> str:
@@ -210,7 +209,7 @@ class CrossEncoder(PairModel):
         return self.tokenizer.is_unknown(sentences)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that ``load`` can open, and sentence-transformers too, unless this is an adapter.
+        """Writes a folder that ``load`` can open, and sentence-transformers too, unless this is an adapter.
 
         An existing model is replaced, but no other files.
         """
@@ -228,12 +227,14 @@ class CrossEncoder(PairModel):
     def _compute_scores(
         self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
     ) -> np.ndarray:
-        runner = (
-            self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
-        )
-        return runner.collect(
-            rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward
-        )
+        runner = self.inference
+        if batch_size is not None:
+            runner = runner.with_batch_size(batch_size)
+
+        def to_scores(logits: Tensor, _: Tensor | None) -> np.ndarray:
+            return to_host(self.activation(logits))
+
+        return runner.collect(rows, to_scores, (), should_stop, forward)
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
@@ -251,9 +252,8 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
         source = folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    return PairParts(
-        scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, source
-    )
+    pair_tokenizer = PairTokenizer(tokenizer, longest, separately=True)
+    return PairParts(scorer, pair_tokenizer, torch.sigmoid, source)
 
 
 def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
@@ -285,13 +285,11 @@ def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]
     sentence-transformers writes it to config_sentence_transformers.json since version 5.4, to
     config.json before.
     """
-    older: Any = folder.config.get("sentence_transformers") or {}
-    activation = str(
-        folder.general.get("activation_fn")
-        or (older.get("activation_fn") if isinstance(older, dict) else older)
-        or folder.config.get("sbert_ce_default_activation_function")
-        or "torch.nn.modules.activation.Sigmoid"
-    )
+    older: Any = folder.config.get("sentence_transformers")
+    if isinstance(older, dict):
+        older = older.get("activation_fn")
+    oldest = folder.config.get("sbert_ce_default_activation_function")
+    activation = str(folder.general.get("activation_fn") or older or oldest or SIGMOID)
     try:
         function = activation_named(activation)
         is_of_one = function(torch.zeros(1, 1)).shape == (1, 1)

@@ -30,7 +30,13 @@ from training.inference.batching import pad
 from training.inference.runner import InferenceRunner, build_runner, check_int8
 from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
-from training.models.folder import ModelFolder, ModelFormat, prompt_advice, role_prompt
+from training.models.folder import (
+    MIN_LENGTH,
+    ModelFolder,
+    ModelFormat,
+    prompt_advice,
+    role_prompt,
+)
 from training.models.loading import DEFAULT_MAX_LENGTH, max_input_length, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log, sample_weights
 from training.models.modules import EncoderParts
@@ -44,8 +50,6 @@ from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may need the runner at the same time. Only one of them copies the weights.
 _building = threading.Lock()
-# One token between the start token and the end token.
-FEWEST_TOKENS = 3
 # Values of ``output_value``, as in sentence-transformers.
 SENTENCE_EMBEDDING = "sentence_embedding"
 TOKEN_EMBEDDINGS = "token_embeddings"  # noqa: S105 - not a password
@@ -117,7 +121,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         vocabulary_of: Iterable[str] = (),
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` and a shape for random weights.
+        """Loads a model by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` for random weights.
 
         ``scratch:<layers>x<dim>`` is a transformer with random weights;
         `training.models.random_weights` has others. Dimension, prompt, dtype and pooling can be
@@ -171,10 +175,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
-        kind = (
-            f"{self.pooling}, {self.dimension} dimensions, {str(self.dtype).removeprefix('torch.')}"
-        )
-        return f"Encoder({self.name!r}, {kind}, {self.device}{prompt})"
+        dtype = str(self.dtype).removeprefix("torch.")
+        settings = f"{self.pooling}, {self.dimension} dimensions, {dtype}, {self.device}"
+        return f"Encoder({self.name!r}, {settings}{prompt})"
 
     @property
     def max_length(self) -> int:
@@ -192,9 +195,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         # Word vectors have no configuration and no limit.
         if hasattr(self.backbone, "config"):
             most = max_input_length(self.tokenizer, self.backbone, tokens)
-        if not FEWEST_TOKENS <= tokens <= most:
+        if not MIN_LENGTH <= tokens <= most:
             raise InputError(
-                f"max_seq_length is {tokens}; {self.name} reads {FEWEST_TOKENS} to {most} tokens"
+                f"max_seq_length is {tokens}; {self.name} reads {MIN_LENGTH} to {most} tokens"
             )
         form = replace(self.model_format, max_length=tokens)
         self._text_tokenizer = text_tokenizer(self.tokenizer, form)
@@ -257,10 +260,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
-        encoder = copy.copy(
-            self.with_prompt(**role_prompt(role, self.prompts, self.model_format.default_prompt))
-        )
-        # The advice is to use prompts, and that is what the caller does.
+        prompt = role_prompt(role, self.prompts, self.model_format.default_prompt)
+        encoder = copy.copy(self.with_prompt(**prompt))
+        # The caller follows the advice to use prompts, so it is not logged.
         encoder._is_advised = True
         return encoder
 
@@ -282,13 +284,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
         Returns (B, full_dimension) float32.
         """
-        batch = pad(ids, self.pad_id)
-        input_ids = batch.ids.to(self.device, non_blocking=True)  # (B, T)
-        mask = None
-        attention_mask = None
-        if batch.mask is not None:
-            mask = batch.mask.to(self.device, non_blocking=True)  # (B, T)
-            attention_mask = mask.long()
+        input_ids, mask = pad(ids, self.pad_id).to(self.device)  # (B, T) each
+        attention_mask = None if mask is None else mask.long()
         # (B, T, H)
         hidden = self.backbone(input_ids, attention_mask=attention_mask).last_hidden_state
         return self.pool(hidden, mask)
@@ -368,9 +365,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self.start_multi_process_pool()
         if device is not None and pick_device(device) != self.device:
             self.to(device)
-        encoder = self.with_prompt(
-            prompt, None if prompt is not None else prompt_name
-        ).with_dimension(truncate_dim)
+        if prompt is not None:
+            prompt_name = None
+        encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)
         if batch_size is not None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
         if deterministic:
@@ -379,9 +376,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         listed = [sentences] if isinstance(sentences, str) else sentences
         results: Any
         if output_value == TOKEN_EMBEDDINGS:
-            results = [
-                torch.from_numpy(vectors.hidden) for vectors in encoder.token_vectors(texts(listed))
-            ]
+            results = []
+            for vectors in encoder.token_vectors(texts(listed)):
+                results.append(torch.from_numpy(vectors.hidden))
         elif output_value == SENTENCE_EMBEDDING:
             with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
                 embeddings = VectorModel.encode(
@@ -400,24 +397,20 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """Returns the output of the transformer for each token of each sentence, before pooling."""
         encodings = self._text_tokenizer.encodings(sentences)
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
-        hidden: list[np.ndarray] = [np.empty(0)] * len(ids)  # (T, H) each
+        results: dict[int, TokenVectors] = {}
         # The runner returns batches of sentences of similar length, padded: (B, T, H).
         for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
             for row, state in zip(rows, states, strict=True):
-                hidden[row] = state[: len(encodings[row].ids)].numpy()
-        results = []
-        for encoding, vectors in zip(encodings, hidden, strict=True):
-            results.append(
-                TokenVectors(
+                encoding = encodings[row]
+                results[row] = TokenVectors(
                     encoding.tokens,
                     encoding.word_ids,
                     encoding.offsets,
-                    vectors,
+                    state[: len(encoding.ids)].numpy(),
                     self.prompt,
                     self.skipped_tokens,
                 )
-            )
-        return results
+        return [results[row] for row in range(len(ids))]
 
     def read_tokens(self, sentences: Sequence[str]) -> tuple[int, list[int]]:
         ids, cut = self._text_tokenizer.ids(sentences)
@@ -436,7 +429,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             return self._runner
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that sentence-transformers can open too. An existing model is replaced, but no other files."""
+        """Writes a folder that sentence-transformers can open too. It may replace a model, but no other files."""
         with replace_folder(check_replaceable(folder)) as fresh:
             save_parts(
                 fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width
@@ -469,9 +462,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
             )
         self.similarity_fn_name = form.similarity
         self.prompt = form.prompt
-        self.prompt_advice = (
-            "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
-        )
+        self.prompt_advice = ""
+        if not form.prompt:
+            self.prompt_advice = prompt_advice(self.name, form.transformer, form.prompts)
         self.settings = ""
         if self.prompt or self.dimension < self.full_dimension:
             self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"

@@ -55,7 +55,7 @@ class EndpointModel(VectorModel):
 
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
-        """Open ``endpoint:URL#model``. InputError if the server does not answer, or a setting does not fit."""
+        """Opens ``endpoint:URL#model``. InputError if the server does not answer, or a setting does not fit."""
         parsed = ModelName.parse(name)
         if parsed.endpoint is None:
             raise InputError(f"{parsed} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL")
@@ -143,9 +143,8 @@ class EndpointModel(VectorModel):
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
             # The server's message may name its limit.
             numbers = map(int, re.findall(r"\d{1,6}", error.words))
-            size = max(
-                (number for number in numbers if 1 <= number < len(texts)), default=len(texts) // 2
-            )
+            limits = [number for number in numbers if 1 <= number < len(texts)]
+            size = max(limits, default=len(texts) // 2)
             parts = []
             for start in range(0, len(texts), size):
                 parts.append(self._fetch(texts[start : start + size], should_stop, refused))

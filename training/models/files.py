@@ -8,11 +8,12 @@ code.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.errors import InputError
+from training.errors import InputError, in_one_line
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -84,7 +85,6 @@ def write_json(file: Path, value: Any) -> None:
 def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     """Reads the tensors of a file, on the CPU. InputError if they are missing, pickled or damaged."""
     # The command line reads settings without torch, which takes seconds to import.
-    import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -97,36 +97,44 @@ def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise InputError(
-            f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again"
+            f"{file} is damaged ({in_one_line(error)}); fetch the model again"
         ) from error
-    for key, tensor in tensors.items():
+    check_finite(tensors.items(), file)
+    return tensors
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]], path: Path) -> None:
+    """Raises InputError if one of these weights in ``path`` has a number that is not finite."""
+    import torch
+
+    for name, tensor in tensors:
+        # A sum is not finite if one of its numbers is not, and it needs no memory.
         if not tensor.sum(dtype=torch.float64).isfinite():
             raise InputError(
-                f"the weights {key} in {file} are not all numbers (NaN or infinite); fetch the model again"
+                f"the weights {name} in {path} are not all numbers (NaN or infinite); fetch the model again"
             )
-    return tensors
 
 
 def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS) -> None:
     """Writes a file that `read_tensors` reads."""
     from safetensors.torch import save_file
 
-    save_file(
-        {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, folder / name
-    )
+    copies = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+    save_file(copies, folder / name)
 
 
 def load_weights(module: nn.Module, folder: Path) -> None:
     """Copies the tensors in ``folder`` into ``module``, as float32. InputError if they do not fit."""
     tensors = read_tensors(folder)
-    if _shapes(tensors) != _shapes(module.state_dict()):
+    if shapes_of(tensors) != shapes_of(module.state_dict()):
         raise InputError(
             f"the weights in {folder} do not fit its configuration; fetch the model again"
         )
     module.load_state_dict({name: value.float() for name, value in tensors.items()})
 
 
-def _shapes(tensors: dict[str, Tensor]) -> dict[str, Any]:
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Returns the shape of each tensor, by name."""
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +32,7 @@ from training.models.files import (
     write_json,
 )
 from training.models.sizes import check_module_sizes, check_transformer
+from training.names import existing_path
 from training.pooling import parse_pooling, poolings
 from training.similarities import SIMILARITIES
 from training.sources.resolve import model_folder
@@ -120,8 +120,8 @@ _AFTER: dict[str, dict[str, Any]] = {
     NORMALIZE: _FEATURES,
 }
 
-# The file with the settings of a Transformer. sentence-transformers used the names after the first
-# before version 1.
+# The file with the settings of a Transformer. Before version 1, sentence-transformers used the names
+# after the first one too.
 _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -244,7 +244,7 @@ class ModelFormat:
 
 
 def prompt_advice(name: str, folder: Path, prompts: Mapping[str, str]) -> str:
-    """Advises, in a sentence, to use a prompt if a model's folder or card names one; else "". None is in use."""
+    """Advises in a sentence to use a prompt, for a model without one whose folder or card names some; else ""."""
     named = [key for key, text in prompts.items() if text]
     if named:
         return (
@@ -334,9 +334,9 @@ class ModelFolder:
         return cls(
             path,
             source,
-            first,
-            first,
-            modules,
+            first=first,
+            weights=first,
+            modules=modules,
             config=read_object(first / "config.json", {}),
             general=read_object(path / "config_sentence_transformers.json", {}),
             transformer=transformer,
@@ -359,18 +359,17 @@ class ModelFolder:
         is_stanford = not self.modules and self._is_of("HF_ColBERT")
         if is_pylate or is_stanford:
             return MULTI_VECTOR
-        return CROSS_ENCODER if self._scores_pairs() else named
+        if self.has_joint_head or self.adapter.get("task_type") == "SEQ_CLS":
+            return CROSS_ENCODER
+        is_pooled = any(entry.kind == POOLING for entry in self.modules)
+        if not is_pooled and self._is_of("ForSequenceClassification"):
+            return CROSS_ENCODER
+        return named
 
     @property
     def is_cross_encoder(self) -> bool:
         """Whether it scores pairs of texts, as a model for classification does."""
         return self.kind == CROSS_ENCODER
-
-    def _scores_pairs(self) -> bool:
-        if self.has_joint_head or self.adapter.get("task_type") == "SEQ_CLS":
-            return True
-        is_pooled = any(entry.kind == POOLING for entry in self.modules)
-        return not is_pooled and self._is_of("ForSequenceClassification")
 
     @property
     def base(self) -> str:
@@ -380,11 +379,8 @@ class ModelFolder:
     @property
     def is_adapter(self) -> bool:
         """Whether it holds the weights of an adapter as peft writes them, without its base."""
-        return (
-            bool(self.base)
-            and not self.has_joint_head
-            and not any(self.first.glob("model*.safetensors"))
-        )
+        is_part = bool(self.base) and not self.has_joint_head
+        return is_part and not any(self.first.glob("model*.safetensors"))
 
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
         """Returns the folder with the config and weights of the base, found by name or beside it. InputError if not."""
@@ -483,6 +479,9 @@ class ModelFolder:
                 return None
             pooling = "+".join(modes)
         normalizes = bool(after) and after[-1].kind == NORMALIZE
+        prompts = {}
+        for name, text in (self.general.get("prompts") or {}).items():
+            prompts[str(name)] = text or ""
         return ModelFormat(
             transformer=self.first,
             pooling=pooling,
@@ -491,9 +490,7 @@ class ModelFolder:
             lowercase=bool(self.transformer.get("do_lower_case")),
             sentence_modules=after[:-1] if normalizes else after,
             include_prompt=bool(self.pooling.get("include_prompt", True)),
-            prompts={
-                str(name): text or "" for name, text in (self.general.get("prompts") or {}).items()
-            },
+            prompts=prompts,
             default_prompt=self.general.get("default_prompt_name"),
             dimension=self.general.get("truncate_dim"),
             similarity=self.general.get("similarity_fn_name") or "cosine",
@@ -507,10 +504,8 @@ class ModelFolder:
             return kinds in ([], [TRANSFORMER]) and (count == 1 or self.is_adapter)
         if self.kind != SENTENCE_TRANSFORMER:
             return False
-        is_decoder_too = (
-            self.config.get("is_encoder_decoder")
-            and self.config.get("model_type") not in ENCODER_CLASSES
-        )
+        has_encoder_class = self.config.get("model_type") in ENCODER_CLASSES
+        is_decoder_too = self.config.get("is_encoder_decoder") and not has_encoder_class
         has_pooling = kinds[:2] == [TRANSFORMER, POOLING] and {*kinds[2:]} <= {*_AFTER}
         return not is_decoder_too and (not kinds or has_pooling)
 
@@ -523,16 +518,15 @@ class ModelFolder:
         if settings.get("split_special_tokens"):
             return True
         names = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
-        has_template = any((self.first / name).exists() for name in names) or bool(
-            settings.get("chat_template")
-        )
+        has_file = any((self.first / name).exists() for name in names)
+        has_template = has_file or bool(settings.get("chat_template"))
         return has_template and not self.modules
 
     def _is_of(self, suffix: str) -> bool:
         architectures = self.config.get("architectures")
-        return isinstance(architectures, list) and any(
-            str(name).endswith(suffix) for name in architectures
-        )
+        if not isinstance(architectures, list):
+            return False
+        return any(str(name).endswith(suffix) for name in architectures)
 
     def _check_general(self) -> None:
         """Raises InputError if the length, the prompts or the dimension are damaged."""
@@ -544,9 +538,8 @@ class ModelFolder:
             )
         prompts = self.general.get("prompts") or {}
         default = self.general.get("default_prompt_name")
-        if not isinstance(prompts, dict) or not all(
-            isinstance(text, str | None) for text in prompts.values()
-        ):
+        is_by_name = isinstance(prompts, dict)
+        if not is_by_name or not all(isinstance(text, str | None) for text in prompts.values()):
             raise InputError(
                 f"the prompts of the model {name} are not texts by name; fetch the model again"
             )
@@ -578,29 +571,26 @@ def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
 
 def _adapter_folder(name: str) -> Path | None:
     """Returns the folder of an adapter, None for any other model."""
-    # The name may be too long for a path, start with the home of a user who does not exist, or
-    # contain a NUL.
-    with suppress(OSError, RuntimeError, ValueError):
-        folder = (
-            asset("cross-encoder") / name if name in CROSS_ENCODERS else Path(name).expanduser()
-        )
-        if (folder / "adapter_config.json").is_file():
-            return folder
-    return None
+    folder = existing_path(name)
+    if name in CROSS_ENCODERS:
+        folder = asset("cross-encoder") / name
+    if folder is None or not (folder / "adapter_config.json").is_file():
+        return None
+    return folder
 
 
 def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     if not file.exists():
         return ()
+    modules = []
     try:
-        modules = tuple(
-            _entry(file.parent, entry["path"], entry["type"]) for entry in read_json(file)
-        )
+        for entry in read_json(file):
+            modules.append(_entry(file.parent, entry["path"], entry["type"]))
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{file} is not a list of modules; fetch the model again") from error
     if not modules:
         raise InputError(f"{file} lists no module; fetch the model again")
-    return modules
+    return tuple(modules)
 
 
 def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:

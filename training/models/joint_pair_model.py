@@ -33,6 +33,7 @@ from training.errors import InputError
 from training.inference.batching import Row
 from training.inference.fused_bert import FusedBert, position_offset, supports_fused
 from training.inference.runner import Hidden, InferenceRunner, PackedRunner
+from training.models.files import shapes_of
 from training.models.pairs import PairBatch, PairRow, pad_pairs
 
 if TYPE_CHECKING:
@@ -57,11 +58,8 @@ class JointPairHead(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
-        return (
-            self.scale * (u * v).sum(1, keepdim=True)
-            + self.shift
-            + self.linear(self.dropout(features))
-        )
+        cosine = (u * v).sum(1, keepdim=True)
+        return self.scale * cosine + self.shift + self.linear(self.dropout(features))
 
 
 class JointPairModel(nn.Module):
@@ -79,9 +77,8 @@ class JointPairModel(nn.Module):
                 f"a joint pair model needs a base of the architecture {' or '.join(ARCHITECTURES)}"
             )
         self.transformer = transformer
-        self.cross = nn.Parameter(
-            torch.full((config.num_hidden_layers, config.num_attention_heads), -2.0)
-        )
+        shape = (config.num_hidden_layers, config.num_attention_heads)
+        self.cross = nn.Parameter(torch.full(shape, -2.0))
         self.head = JointPairHead(config.hidden_size)
 
     def forward(self, batch: PairBatch) -> Tensor:
@@ -97,16 +94,12 @@ class JointPairModel(nn.Module):
 
     def head_tensors(self) -> dict[str, Tensor]:
         """Returns the parameters outside of the transformer, float32: the cross biases and the head."""
-        return {
-            key: value
-            for key, value in self.state_dict().items()
-            if not key.startswith("transformer.")
-        }
+        state = self.state_dict()
+        return {key: state[key] for key in state if not key.startswith("transformer.")}
 
     def load_head_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Loads the tensors of ``head_tensors``. InputError if one is missing or has another shape."""
-        shapes = {key: value.shape for key, value in tensors.items()}
-        if shapes != {key: value.shape for key, value in self.head_tensors().items()}:
+        if shapes_of(tensors) != shapes_of(self.head_tensors()):
             raise InputError(
                 "head.safetensors does not fit the base of its adapter; fetch or train it again"
             )
@@ -127,7 +120,8 @@ class JointPairModel(nn.Module):
         for layer, cross in zip(transformer.encoder.layer, self.cross, strict=True):
             bias = torch.addcmul(common, between, cross.to(states.dtype)[:, None, None])
             states = layer(states, bias)
-            states = states[0] if isinstance(states, tuple) else states
+            if isinstance(states, tuple):
+                states = states[0]
         return states
 
     def _common_bias(self, batch: PairBatch) -> Tensor:
@@ -176,11 +170,8 @@ class SequenceClassifier(nn.Module):
     def forward(self, batch: PairBatch) -> Tensor:
         mask = None if batch.mask is None else batch.mask.long()
         token_types = {"token_type_ids": batch.token_types} if self.has_token_types else {}
-        return (
-            self.transformer(input_ids=batch.ids, attention_mask=mask, **token_types)
-            .logits[:, 0]
-            .float()
-        )
+        output = self.transformer(input_ids=batch.ids, attention_mask=mask, **token_types)
+        return output.logits[:, 0].float()
 
     def score(self, hidden: Tensor) -> Tensor:
         """Computes logits (B,) float32 from the hidden states (B, T, D), for architectures in ``HEADS``."""
@@ -242,9 +233,8 @@ class PaddedPairs(InferenceRunner[PairRow]):
         self.device = scorer.transformer.device
         # Some networks read the padding, such as XLNet, which scores the last token. They get pairs
         # of one length.
-        self.deterministic = len(samples) > 1 and self.reads_padding(
-            samples, scorer.transformer.dtype
-        )
+        dtype = scorer.transformer.dtype
+        self.deterministic = len(samples) > 1 and self.reads_padding(samples, dtype)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         batch = pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)

@@ -88,9 +88,8 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     backbone, tokenizer = open_transformer(folder)
     longest = max_input_length(tokenizer, backbone, form.max_length)
     architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
-    is_decoder = architecture.endswith("ForCausalLM") and getattr(
-        backbone.config, "is_causal", True
-    )
+    is_causal = getattr(backbone.config, "is_causal", True)
+    is_decoder = architecture.endswith("ForCausalLM") and is_causal
     # Only the last token of a decoder has read the whole text.
     pooling = form.pooling or ("lasttoken" if is_decoder else "mean")
     form = replace(form, pooling=pooling, max_length=longest)
@@ -138,9 +137,8 @@ def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
     """Raises InputError if the transformer lacks an embedding for a token."""
     rows = backbone.get_input_embeddings().weight.shape[0]
     # A special token of a template may be missing from the vocabulary.
-    greatest = max(
-        [*tokenizer.get_vocab().values(), *tokenizer.backend_tokenizer.encode("").ids], default=0
-    )
+    special_ids = tokenizer.backend_tokenizer.encode("").ids
+    greatest = max([*tokenizer.get_vocab().values(), *special_ids], default=0)
     if greatest >= rows:
         raise InputError(
             f"{folder} has a token number {greatest:,}, but its model knows {rows:,}: resize its embeddings for "
@@ -154,10 +152,10 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
         from transformers.utils import is_sentencepiece_available
 
-    has_own = any(
-        (folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")
-    )
-    path = folder.first if has_own else folder.weights
+    path = folder.weights
+    for name in (TOKENIZER, "tokenizer_config.json"):
+        if (folder.first / name).is_file():
+            path = folder.first
     try:
         with tokenizing():
             try:
@@ -188,10 +186,8 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
             f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again"
         )
     # `PairBatch.token_types` computes the types of tokens from the split of a pair.
-    types = (
-        tokenizer.backend_tokenizer.encode("a").type_ids
-        + tokenizer.backend_tokenizer.encode("a", "a").type_ids
-    )
+    types = tokenizer.backend_tokenizer.encode("a").type_ids
+    types += tokenizer.backend_tokenizer.encode("a", "a").type_ids
     if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):
         raise InputError(
             f"{path} has types of tokens other than 0, and 1 for a second text, which are not supported"
@@ -252,7 +248,7 @@ def _probed(tokenizer: Tokenizer) -> list[Any]:
 
 
 def unopened(path: Path, manner: str, error: Exception) -> InputError:
-    """Makes the error for a folder that transformers cannot open. ``manner`` says as what it was to be opened."""
+    """Makes the error for a folder that transformers cannot open. ``manner`` is, for example, "as a transformer"."""
     # transformers points to a report of the weights with other shapes, which is not shown.
     if "above report" in str(error):
         return InputError(
@@ -312,9 +308,9 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         missing = [name for name in missing if name not in provided]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        advice = (
-            "it needs code of its own" if "auto_map" in folder.config else "fetch the model again"
-        )
+        advice = "fetch the model again"
+        if "auto_map" in folder.config:
+            advice = "it needs code of its own"
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
     layers = set()
     for name, _ in backbone.named_parameters():

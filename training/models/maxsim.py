@@ -68,7 +68,7 @@ class LateInteraction(TokenModel, Retriever):
     kind = "late-interaction model"
     has_dtype = True
     takes_mean = True  # the mean over the tokens instead of the sum
-    # Whether the order of a pair does not matter; special tokens are left out then.
+    # Whether the order of a pair does not matter. If so, special tokens are left out.
     is_symmetric = True
 
     def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:
@@ -87,7 +87,7 @@ class LateInteraction(TokenModel, Retriever):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Any:
-        """Load a folder or Hub id such as ColBERT, or any encoder, with or without ``maxsim:`` before its name.
+        """Loads a folder or Hub id such as ColBERT, or any encoder, with or without ``maxsim:`` before its name.
 
         Arguments and errors are as in `CrossEncoder.load`.
         """
@@ -131,9 +131,8 @@ class LateInteraction(TokenModel, Retriever):
             query_vectors = dict(zip(queries, self.encode_query(queries), strict=True))
             document_vectors = dict(zip(documents, self.encode_document(documents), strict=True))
             for row, (query, document) in enumerate(part, start):
-                scores[row] = self._scores([query_vectors[query]], [document_vectors[document]])[
-                    0, 0
-                ]
+                score = self._scores([query_vectors[query]], [document_vectors[document]])
+                scores[row] = score[0, 0]
         return scores
 
     predict = score
@@ -208,7 +207,7 @@ class MaxSim(LateInteraction):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load ``maxsim:<encoder>``. InputError, also if the model does not give token vectors."""
+        """Loads ``maxsim:<encoder>``. InputError, also if the model does not give token vectors."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         encoder = open_model(replace(parsed, maxsim=False), None, dtype, device, home)
@@ -220,25 +219,24 @@ class MaxSim(LateInteraction):
     def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
         vectors = []
         for text in self.encoder.token_vectors(sentences):
-            # Special tokens belong to no word.
-            rows = [
-                row
-                for row, word in enumerate(text.words)
-                if word is not None or not self.is_symmetric
-            ]
-            hidden = (
-                normalize_rows(text.hidden[rows])
-                if rows
-                else np.zeros((1, text.hidden.shape[1]), np.float32)
-            )
-            vectors.append(TokenVectors([text.tokens[row] for row in rows] or [""], [], [], hidden))
+            rows = []
+            for row, word in enumerate(text.words):
+                # Special tokens belong to no word.
+                if word is not None or not self.is_symmetric:
+                    rows.append(row)
+            tokens = [""]
+            hidden = np.zeros((1, text.hidden.shape[1]), np.float32)
+            if rows:
+                tokens = [text.tokens[row] for row in rows]
+                hidden = normalize_rows(text.hidden[rows])
+            vectors.append(TokenVectors(tokens, [], [], hidden))
         return vectors
 
 
 def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:
     """Finds the best token of the other text for each token."""
     cosines = text.hidden @ other.hidden.T  # (T, T of the other)
-    return [
-        (text.tokens[i], other.tokens[j], float(cosines[i, j]))
-        for i, j in enumerate(cosines.argmax(axis=1))
-    ]
+    best = []
+    for i, j in enumerate(cosines.argmax(axis=1)):
+        best.append((text.tokens[i], other.tokens[j], float(cosines[i, j])))
+    return best

@@ -47,6 +47,7 @@ from training.names import ModelName
 from training.plugins import plugins, tried
 from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, progress_bar, steps
+from training.similarities import dot
 
 if TYPE_CHECKING:
     import torch
@@ -147,13 +148,11 @@ class Model(ABC):
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
-        """InputError if the name states a setting that models of this kind do not have."""
+        """Raises InputError if the name states a setting that models of this kind do not have."""
         if name.pooling not in (None, cls.pooling):
-            pools = (
-                "pools nothing"
-                if cls.pooling in (None, NO_POOLING)
-                else f"always takes the {cls.pooling}"
-            )
+            pools = f"always takes the {cls.pooling}"
+            if cls.pooling in (None, NO_POOLING):
+                pools = "pools nothing"
             raise InputError(
                 f"{name.name} is {_with_article(cls.kind)}, which {pools}; leave the pooling out"
             )
@@ -211,7 +210,7 @@ class PairModel(Model):
     input_noun = "pair"
     has_dtype = True
     mask: str = ""  # the mask token, which replaces a word that is left out
-    # Data, settings, Spearman ×100 on STSb dev and test; None if unknown
+    # The training data, the settings, and Spearman ×100 on STSb dev and test; None if unknown.
     card: dict[str, Any] | None = None
 
     @classmethod
@@ -275,7 +274,7 @@ class PairModel(Model):
         results = np.concatenate(scores)
         if not convert_to_tensor:
             return results
-        # Importing torch takes seconds, which models without it need not wait for.
+        # Models that compute without torch do not wait for it.
         import torch
 
         return torch.from_numpy(results)
@@ -308,7 +307,7 @@ class PairModel(Model):
 
     @abstractmethod
     def tokens(self, text: str) -> TokenVectors:
-        """The tokens of a text alone, without vectors."""
+        """Returns the tokens of a text alone, without vectors."""
 
     def rank(
         self,
@@ -376,16 +375,15 @@ class VectorModel(Model, Retriever):
         distinct, inverse = numbered(texts(sentences))
         report = report or ReadReport()
         n = len(inverse)
-        progress = (
-            None
-            if on_progress is None
-            else lambda done, _: on_progress(n * done // len(distinct), n)
-        )
+
+        def progress(done: int, _: int | None) -> None:
+            if on_progress is not None:
+                on_progress(n * done // len(distinct), n)
+
         vectors = np.empty((len(distinct), self.dimension), dtype=np.float32)
         start = 0
-        for part in self.encode_stream(
-            distinct, self.chunk_size, normalize, progress, should_stop, report
-        ):
+        size = self.chunk_size
+        for part in self.encode_stream(distinct, size, normalize, progress, should_stop, report):
             vectors[start : start + len(part)] = part
             start += len(part)
         report.inputs += n - len(distinct)
@@ -411,9 +409,8 @@ class VectorModel(Model, Retriever):
         def compute(rows: Rows, forward: Forward) -> np.ndarray:
             return self._vectors(rows, normalize, forward, should_stop, report)
 
-        yield from compute_chunks(
-            self._read(chunks(sentences, chunk)), compute, report, on_progress
-        )
+        parts = self._read(chunks(sentences, chunk))
+        yield from compute_chunks(parts, compute, report, on_progress)
         self.warn_of_truncation(report.truncated - before)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
@@ -443,7 +440,7 @@ class VectorModel(Model, Retriever):
         # One call for both sides, so that a sentence of both is encoded once.
         sentences = [first for first, _ in pairs] + [second for _, second in pairs]
         u, v = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
-        return np.einsum("nd,nd->n", u, v)
+        return dot(u, v)
 
     def search(
         self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
@@ -453,7 +450,7 @@ class VectorModel(Model, Retriever):
         The folder's prompts for queries and documents are used, unless the model's name states a
         prompt.
         """
-        # `training.search` imports this module.
+        # It imports torch, which takes seconds.
         from training.search import SearchIndex
 
         query_model = self
@@ -463,17 +460,19 @@ class VectorModel(Model, Retriever):
             document_model = self.for_role("document")
         on_progress = watch.get("on_progress")
         should_stop = watch.get("should_stop")
-        progress = (
-            None if on_progress is None else lambda done, _: on_progress(done, len(documents))
-        )
+
+        def progress(done: int, _: int | None) -> None:
+            if on_progress is not None:
+                on_progress(done, len(documents))
 
         query_vectors = query_model.encode(queries, None, should_stop=should_stop)
         best_scores = np.empty((len(queries), 0))  # (Q, up to k)
         best_rows = np.empty((len(queries), 0), np.int64)  # (Q, up to k)
         offset = 0
-        for chunk in document_model.encode_stream(
+        chunks_of_vectors = document_model.encode_stream(
             documents, self.chunk_size, None, progress, should_stop
-        ):
+        )
+        for chunk in chunks_of_vectors:
             index = SearchIndex(chunk, self.similarity_fn_name)
             scores, rows = index.nearest(query_vectors, min(k, len(chunk)))
             # Merge with the best of the earlier chunks, and keep k of them.
@@ -515,9 +514,8 @@ class VectorModel(Model, Retriever):
     ) -> np.ndarray:
         """Computes the vectors of the rows of a chunk, (n, D). ``forward`` is called with the number of rows done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
-        for start in steps(
-            range(0, len(rows), self.batch_size), lambda done, _: forward(done), should_stop
-        ):
+        starts = range(0, len(rows), self.batch_size)
+        for start in steps(starts, lambda done, _: forward(done), should_stop):
             part = slice(start, start + self.batch_size)
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors
@@ -534,9 +532,11 @@ def sample_weights(module: Any, most: int) -> Iterator[tuple[str, np.ndarray]]:
 def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     """Returns the k of ``rows`` (n,) with the highest scores, best first; equal scores in the order of the rows."""
     if len(rows) > k:
-        is_enough = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
-        rows = rows[is_enough]
-        scores = scores[is_enough]
+        # The k-th highest score and equal ones remain, so that only a few rows are sorted.
+        place = len(scores) - k
+        is_high = scores >= np.partition(scores, place)[place]
+        rows = rows[is_high]
+        scores = scores[is_high]
     return rows[np.lexsort((rows, -scores))[:k]].astype(np.int64)
 
 
@@ -641,7 +641,9 @@ def find_opener(
     # A plug-in comes before the built-in kinds here, as the last of them claims every folder.
     folder = ModelFolder.of(name.name, home, fetch)
     plugin = _plugin_for(name, folder)
-    return plugin or next(opener for opener in OPENERS if opener.claims(name, folder)), folder
+    if plugin is not None:
+        return plugin, folder
+    return next(opener for opener in OPENERS if opener.claims(name, folder)), folder
 
 
 def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
@@ -666,7 +668,7 @@ def open_model(
     device: str | torch.device = "auto",
     home: str | Path | None = None,
 ) -> Model:
-    """Open a model of any kind by name: an `Encoder`, a `CrossEncoder`, TF-IDF, an endpoint, …
+    """Opens a model of any kind by name: an `Encoder`, a `CrossEncoder`, TF-IDF, an endpoint, …
 
     Args:
         name: a name, a folder or a Hub id, which may state settings:
@@ -736,7 +738,7 @@ def default_encode(
     def encode(sentences: list[str]) -> np.ndarray:
         import torch
 
-        # Opening a model draws random numbers. Those of the run that calls this must not change.
+        # Opening a model draws random numbers, but must not change the ones that a run draws next.
         with torch.random.fork_rng(devices=[]):
             model = required(open_model(DEFAULT_MODEL, device=device, home=home), VectorModel)
         return model.encode(sentences, should_stop=should_stop)

@@ -89,10 +89,9 @@ class Dense(SentenceModule):
         if not isinstance(before, int) or not isinstance(after, int) or min(before, after) < 1:
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
         # The default is Tanh; null stands for no activation.
-        activation = (
-            config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh")
-            or f"{_ACTIVATIONS[1]}Identity"
-        )
+        activation = config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh")
+        if not activation:
+            activation = f"{_ACTIVATIONS[1]}Identity"
         return cls(
             before,
             after,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,13 @@ from training.inference.batching import pad
 from training.models.folder import ModelFormat
 from training.models.model import Pair
 from training.models.texts import replace_surrogates, tokenizing
-from training.models.tokenization import TokenVectors, are_unknown, read_part, rust_copy
+from training.models.tokenization import (
+    TokenVectors,
+    are_unknown,
+    read_part,
+    rust_copy,
+    without_vectors,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -64,9 +69,8 @@ class PairBatch(NamedTuple):
     @property
     def positions(self) -> Tensor:
         """(B, T) int64: the position of each token in its sentence, from 0; 0 for padding."""
-        positions = (
-            torch.arange(self.ids.shape[1], device=self.ids.device) - self.second * self.split
-        )
+        places = torch.arange(self.ids.shape[1], device=self.ids.device)
+        positions = places - self.second * self.split
         return positions if self.mask is None else positions * self.mask
 
 
@@ -109,22 +113,19 @@ class PairTokenizer:
             pairs = [(self.prompt + a, b) for a, b in pairs]
         rows = []
         if not self.separately:
-            encodings = self._rust.encode_batch_fast(
-                [(self._part(a), self._part(b)) for a, b in pairs]
-            )
-            for encoding in encodings:
-                rows.append(
-                    PairRow(encoding.ids, encoding.type_ids.count(0), bool(encoding.overflowing))
-                )
+            parts = [(self._part(a), self._part(b)) for a, b in pairs]
+            for encoding in self._rust.encode_batch_fast(parts):
+                split = encoding.type_ids.count(0)
+                rows.append(PairRow(encoding.ids, split, bool(encoding.overflowing)))
             return rows
         texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         encodings = self._rust.encode_batch_fast([self._part(text) for text in texts])
         # Reading a field of an encoding converts it to Python, so each is read once.
-        ids = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
-        is_cut = {
-            text: bool(encoding.overflowing)
-            for text, encoding in zip(texts, encodings, strict=True)
-        }
+        ids = {}
+        is_cut = {}
+        for text, encoding in zip(texts, encodings, strict=True):
+            ids[text] = encoding.ids
+            is_cut[text] = bool(encoding.overflowing)
         for a, b in pairs:
             rows.append(PairRow(ids[a] + ids[b], len(ids[a]), is_cut[a] or is_cut[b]))
         return rows
@@ -137,10 +138,7 @@ class PairTokenizer:
     @tokenizing()
     def tokens(self, text: str) -> TokenVectors:
         """Returns the tokens of a text alone, without vectors."""
-        encoding = self._rust.encode(self._part(text))
-        return TokenVectors(
-            encoding.tokens, encoding.word_ids, encoding.offsets, np.empty((len(encoding.ids), 0))
-        )
+        return without_vectors(self._rust.encode(self._part(text)))
 
     def _part(self, text: str) -> str:
         return replace_surrogates(read_part(text, self._rust))
@@ -148,6 +146,6 @@ class PairTokenizer:
 
 def pad_pairs(rows: Sequence[PairRow], pad_id: int, device: torch.device) -> PairBatch:
     """Makes a batch of rows, padded on the right."""
-    ids, mask = pad([row.ids for row in rows], pad_id)
-    split = torch.tensor([[row.split] for row in rows])
-    return PairBatch(ids.to(device), None if mask is None else mask.to(device), split.to(device))
+    ids, mask = pad([row.ids for row in rows], pad_id).to(device)
+    split = torch.tensor([[row.split] for row in rows], device=device)
+    return PairBatch(ids, mask, split)

@@ -123,9 +123,11 @@ def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Token
     sentences = list(sentences)
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts = Counter(chain.from_iterable(map(normalizer.normalize_str, sentences)))
-    letters = sorted(
-        letter for letter, _ in counts.most_common(MOST_LETTERS) if not letter.isspace()
-    )
+    letters = []
+    for letter, _ in counts.most_common(MOST_LETTERS):
+        if not letter.isspace():
+            letters.append(letter)
+    letters.sort()
     # The trainer numbers the letters inside of words in the order of a hash table, and orders
     # equally frequent pairs by these numbers. Passing the letters as special tokens fixes the
     # numbers, so the result is always the same.
@@ -141,9 +143,8 @@ def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Token
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     learner.train_from_iterator(sentences, trainer)
-    tokenizer: Any = Tokenizer(
-        models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"])
-    )
+    pieces = models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"])
+    tokenizer: Any = Tokenizer(pieces)
     tokenizer.normalizer = learner.normalizer
     tokenizer.pre_tokenizer = learner.pre_tokenizer
     sep = SPECIAL["sep_token"]
@@ -201,9 +202,8 @@ def random_word_parts(
             pooling = "max"
         else:
             table = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
-            head.extend(
-                [Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)]
-            )
+            head.append(Dense(dimension, DENSE_DIMENSION))
+            head.append(Dense(DENSE_DIMENSION, DENSE_DIMENSION))
             backbone = WordBackbone(table)
             pooling = "mean_sqrt_len_tokens"
     form = ModelFormat(pooling=pooling, max_length=NO_LIMIT)
@@ -238,13 +238,12 @@ def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str])
         parts = [word] if word in row_of else TREEBANK.findall(word)
         if parts and all(part in row_of for part in parts):
             rows.setdefault(word, [row_of[part] for part in parts])
-    vectors = torch.stack(
-        [torch.from_numpy(table[numbers].mean(axis=0)) for numbers in rows.values()]
-    )
+    means = [table[numbers].mean(axis=0) for numbers in rows.values()]
+    vectors = torch.from_numpy(np.stack(means))
     source = f"{GLOVE} 6B, {table.shape[1]} dimensions: {len(rows):,} words"
     return Words(list(rows), vectors, source, are_random=False)
 
 
 def _has_letters(form: str) -> bool:
-    """Tells words and numbers from punctuation, which only some data sets separate from words."""
+    """Tells whether a form is a word or a number. Only some data sets separate punctuation from words."""
     return any(sign.isalnum() for sign in form)

@@ -27,7 +27,7 @@ class SavedModel(VectorModel):
 
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
-        """Open ``use:<folder>``. InputError if TensorFlow is missing, or the folder is not a sentence encoder."""
+        """Opens ``use:<folder>``. InputError if TensorFlow is missing, or the folder is not a sentence encoder."""
         parsed = ModelName.parse(name)
         model = cls()
         cls.check_settings(parsed)
@@ -49,12 +49,10 @@ class SavedModel(VectorModel):
             if refused := sorted(operations & FORBIDDEN):
                 raise ValueError(f"it holds {', '.join(refused)}")  # noqa: TRY301 - becomes one sentence below
             loaded = tensorflow.saved_model.load(str(folder))
-            signatures = getattr(loaded, "signatures", {})
-            model.call = (
-                loaded
-                if callable(loaded)
-                else signatures.get("default") or signatures["serving_default"]
-            )
+            model.call = loaded
+            if not callable(loaded):
+                signatures = getattr(loaded, "signatures", {})
+                model.call = signatures.get("default") or signatures["serving_default"]
             model.dimension = model.encode_batch([""]).shape[1]
         except ImportError as error:
             raise InputError(

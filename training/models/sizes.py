@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from training.errors import InputError, first_line
-from training.models.files import WEIGHTS, read_object, read_tensors
+from training.models.files import WEIGHTS, check_finite, read_object, read_tensors
 
 INDEX = "model.safetensors.index.json"
 MOST_LAYERS = 1_000
@@ -78,18 +78,12 @@ def check_backbone(folder: Path, backbone: Any) -> None:
     embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
     # RoBERTa and similar models count positions from the padding token. A plain table, as in Mamba,
     # has no positions.
-    if getattr(embeddings, "padding_idx", 0) is None and not isinstance(
-        embeddings, torch.nn.Embedding
-    ):
+    is_table = isinstance(embeddings, torch.nn.Embedding)
+    if getattr(embeddings, "padding_idx", 0) is None and not is_table:
         raise InputError(
             f"{folder / 'config.json'} has no pad_token_id, from which positions are counted: give it one"
         )
-    for name, weights in backbone.named_parameters():
-        # A sum is not finite if one of its numbers is not, and it needs no memory.
-        if not weights.sum(dtype=torch.float64).isfinite():
-            raise InputError(
-                f"the weights {name} in {folder} are not all numbers (NaN or infinite); fetch the model again"
-            )
+    check_finite(backbone.named_parameters(), folder)
 
 
 def check_module_sizes(folder: Path) -> None:
@@ -133,22 +127,18 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
                 f"{file} asks for {name}, which is not supported; choose a model without it"
             )
     for name in ATTENTION:
-        if settings.get(name) not in OWN_ATTENTION and not str(settings[name]).startswith(
-            "flash_attention"
-        ):
+        attention = settings.get(name)
+        is_flash = str(attention).startswith("flash_attention")
+        if attention not in OWN_ATTENTION and not is_flash:
             raise InputError(
-                f"{file} asks for the attention {str(settings[name])[:80]!r}, which would be fetched as code and is "
+                f"{file} asks for the attention {str(attention)[:80]!r}, which would be fetched as code and is "
                 "not loaded; choose a model without it"
             )
     # transformers 5 removed relative positions from BERT and similar models, and ignores the
     # setting.
-    if (
-        str(settings.get("position_embedding_type")).startswith("relative")
-        and settings.get("model_type") != "esm"
-    ):
-        raise InputError(
-            f"{file} asks for {settings['position_embedding_type']} positions, which are not supported"
-        )
+    positions = str(settings.get("position_embedding_type"))
+    if positions.startswith("relative") and settings.get("model_type") != "esm":
+        raise InputError(f"{file} asks for {positions} positions, which are not supported")
 
 
 def _check_code(file: Path, config: Mapping[str, Any]) -> None:
@@ -164,10 +154,8 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
     kind = str(config.get("model_type"))
     # The mapping is lazy, and ``get`` does not load its entries.
     config_class = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else None  # noqa: SIM401
-    if (
-        config_class in MODEL_FOR_CAUSAL_LM_MAPPING
-        and config_class not in MODEL_FOR_MASKED_LM_MAPPING
-    ):
+    is_decoder = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
+    if is_decoder and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
         raise InputError(
             f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
             "false in its config.json"
@@ -197,15 +185,16 @@ def _check_sizes(
     most_layers = MOST_LAYERS
     if not is_shared:
         indices = [match[1] for match in map(_LAYER_INDEX.search, shapes) if match]
-        most_layers = max(
-            (int(index) + 1 for index in indices if len(index) < 6), default=MOST_LAYERS
-        )
+        counts = [int(index) + 1 for index in indices if len(index) < 6]
+        most_layers = max(counts, default=MOST_LAYERS)
     if layers and layers > most_layers:
         raise InputError(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
         )
     numbers = sum(map(math.prod, shapes.values()))
-    own_layers = 1 if is_shared else layers or 1
+    own_layers = 1
+    if layers and not is_shared:
+        own_layers = layers
     if width and own_layers * width**2 > max(numbers, 1):
         raise InputError(
             f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only {numbers:,} "

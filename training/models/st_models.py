@@ -46,7 +46,12 @@ from training.models.maxsim import LateInteraction
 from training.models.model import Model, Pair, PairModel, VectorModel, log, sample_weights
 from training.models.sizes import check_backbone, read_shapes
 from training.models.texts import Chunk, Forward, Rows, numbered, texts, tokenizing
-from training.models.tokenization import TextTokenizer, TokenVectors, text_tokenizer
+from training.models.tokenization import (
+    TextTokenizer,
+    TokenVectors,
+    text_tokenizer,
+    without_vectors,
+)
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, steps
 
@@ -87,7 +92,7 @@ class STModel(Model):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load a folder or Hub id. Arguments and errors are as in `Encoder.load`, but int8 is not supported."""
+        """Loads a folder or Hub id. Arguments and errors are as in `Encoder.load`, but int8 is not supported."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         torch_device = pick_device(device)
@@ -110,9 +115,8 @@ class STModel(Model):
         self.prompts = dict(self.model.prompts)
         self.default_prompt = self.model.default_prompt_name
         self.prompt = self.prompts.get(self.default_prompt, "")
-        self.prompt_advice = (
-            "" if self.prompt else prompt_advice(self.name, folder.first, self.prompts)
-        )
+        if not self.prompt:
+            self.prompt_advice = prompt_advice(self.name, folder.first, self.prompts)
         self._max_length = self._longest_input()
         form = ModelFormat(max_length=self._max_length)
         self._tokenizer = text_tokenizer(self.model.tokenizer, form).with_prompt(self.prompt)
@@ -135,9 +139,8 @@ class STModel(Model):
         # The settings of the tokenizer take precedence over the length of the model, so the limit
         # is measured.
         text = "a " * length
-        ids = self.model.preprocess([[text, "a"] if isinstance(self, PairModel) else text])[
-            "input_ids"
-        ]
+        sample = [text, "a"] if isinstance(self, PairModel) else text
+        ids = self.model.preprocess([sample])["input_ids"]
         return ids.shape[-1] if ids.ndim == 2 else length
 
     @property
@@ -207,20 +210,20 @@ def open_library(
                 trust_remote_code=False,
                 local_files_only=True,
                 model_kwargs={"dtype": dtype, "use_safetensors": True},
-            ).eval()
+            )
     except Exception as error:
         # The library and transformers raise errors of many kinds about settings and files.
         raise unopened(folder.path, "by sentence-transformers", error) from error
+    model.eval()
     if dtype == torch.float32:
         # Static embeddings may be stored in half precision.
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
-    tables = [
-        module.num_embeddings
-        for module in model.modules()
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag)
-    ]
+    tables = []
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            tables.append(module.num_embeddings)
     tokens = len(model.tokenizer.get_vocab())
     if model.transformers_model is None and tables and tokens > max(tables):
         raise InputError(
@@ -267,9 +270,10 @@ def _check_numbers(folder: ModelFolder, model: Any) -> None:
         return
     stored = sum(map(math.prod, read_shapes(folder.weights).values()))
     # named_parameters() returns shared weights once.
-    needed = sum(
-        weights.numel() for name, weights in backbone.named_parameters() if "pooler." not in name
-    )
+    needed = 0
+    for name, weights in backbone.named_parameters():
+        if "pooler." not in name:
+            needed += weights.numel()
     if needed > stored:
         raise InputError(
             f"{folder.weights} lacks weights: it has {stored:,} numbers; fetch the model again"
@@ -284,11 +288,12 @@ class STEncoder(STModel, VectorModel):
     def _prepare(self, folder: ModelFolder) -> None:
         super()._prepare(folder)
         self.similarity_fn_name = self.model.similarity_fn_name
-        self._set_dimension(self.model.get_embedding_dimension() or len(self.model.encode("a")))
+        self.dimension = self.model.get_embedding_dimension() or len(self.model.encode("a"))
 
-    def _set_dimension(self, dimension: int) -> None:
-        self.dimension = dimension
-        self.settings = f"{self.dimension} {self.role} {self.prompt!r}"
+    @property
+    def settings(self) -> str:  # type: ignore[override]
+        """The dimension, the role and the prompt, which change the vectors."""
+        return f"{self.dimension} {self.role} {self.prompt!r}"
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
@@ -298,17 +303,6 @@ class STEncoder(STModel, VectorModel):
     def with_settings(self, name: ModelName) -> Self:
         self.check_settings(name)
         return self.with_prompt(name.prompt, name.prompt_name).with_dimension(name.dimension)
-
-    def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
-        model = super().with_prompt(prompt, name)
-        if model is not self:
-            model._set_dimension(self.dimension)
-        return model
-
-    def for_role(self, role: str) -> Self:
-        model = super().for_role(role)
-        model._set_dimension(self.dimension)
-        return model
 
     def with_dimension(self, dimension: int | None) -> Self:
         """Returns the same weights, keeping the first ``dimension`` numbers of each vector. None changes nothing."""
@@ -320,7 +314,7 @@ class STEncoder(STModel, VectorModel):
             )
         model = copy.copy(self)
         model.name = str(replace(ModelName.parse(self.name), dimension=dimension))
-        model._set_dimension(dimension)
+        model.dimension = dimension
         return model
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
@@ -372,18 +366,16 @@ class STCrossEncoder(STModel, PairModel):
 
     def tokens(self, text: str) -> TokenVectors:
         [encoding] = self._tokenizer.with_prompt("").encodings([text])
-        return TokenVectors(
-            encoding.tokens, encoding.word_ids, encoding.offsets, np.empty((len(encoding.ids), 0))
-        )
+        return without_vectors(encoding)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
         firsts, _ = self._tokenizer.ids([first for first, _ in sentences])
         seconds, _ = self._tokenizer.with_prompt("").ids([second for _, second in sentences])
         lengths = [len(first) + len(second) for first, second in zip(firsts, seconds, strict=True)]
-        longest = self.max_length
-        return sum(lengths), [
-            at for at, length in enumerate(lengths) if longest and length > longest
-        ]
+        cut = []
+        if self.max_length is not None:
+            cut = [at for at, length in enumerate(lengths) if length > self.max_length]
+        return sum(lengths), cut
 
     def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
         tokens, cut = self.read_tokens(pairs)
@@ -427,9 +419,9 @@ class SparseEncoder(STModel, SparseModel):
         super()._prepare(folder)
         self.dimension = self._compute(["a"]).shape[-1]
         names = self.model.tokenizer.convert_ids_to_tokens(range(self.vocabulary_size))
-        self.vocabulary = (
-            names if len(names) == self.dimension else [str(row) for row in range(self.dimension)]
-        )
+        if len(names) != self.dimension:
+            names = [str(row) for row in range(self.dimension)]
+        self.vocabulary = names
 
     def weigh(
         self, queries: Sequence[str], documents: Sequence[str], **watch: Any
@@ -448,9 +440,8 @@ class SparseEncoder(STModel, SparseModel):
         listed = texts(sentences)
         blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
-            weights = (
-                self._compute(listed[start : start + BATCH], save_to_cpu=True).float().coalesce()
-            )
+            output = self._compute(listed[start : start + BATCH], save_to_cpu=True)
+            weights = output.float().coalesce()
             blocks.append(csr_matrix((weights.values(), weights.indices().numpy()), weights.shape))
         return vstack(blocks, format="csr")
 
@@ -462,9 +453,8 @@ class SparseEncoder(STModel, SparseModel):
         for row in np.flatnonzero(weights.any(axis=0)).tolist():
             first, second = weights[:, row].tolist()
             share = float(weights[0, row] * weights[1, row])
-            terms.append(
-                Term(self.vocabulary[row], first, second, share, row in ids_a, row in ids_b)
-            )
+            token = self.vocabulary[row]
+            terms.append(Term(token, first, second, share, row in ids_a, row in ids_b))
         return sorted(terms, key=lambda term: (-term.share, -term.first - term.second))
 
 
@@ -479,10 +469,10 @@ class MultiVectorModel(STModel, LateInteraction):
         self.takes_mean = self.model.similarity_fn_name == "meanmaxsim"
 
     def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
+        model = self.for_role(role)
+        outputs = model._compute(texts(sentences), output_value=None, convert_to_numpy=False)
         vectors = []
-        for text in self.for_role(role)._compute(
-            texts(sentences), output_value=None, convert_to_numpy=False
-        ):
+        for text in outputs:
             is_counted = text["attention_mask"].bool()
             hidden = text["token_embeddings"][is_counted].float().cpu().numpy()  # (T, D)
             names = self.model.tokenizer.convert_ids_to_tokens(text["input_ids"][is_counted])

@@ -160,13 +160,10 @@ def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
         return checked
     for number, text in enumerate(checked, offset + 1):
         if not isinstance(text, str):
-            kind = type(text).__name__
-            advice = (
-                "; join its texts, or score pairs with a CrossEncoder"
-                if isinstance(text, tuple | list)
-                else ""
-            )
-            raise InputError(f"sentence {number} is {kind}, not text{advice}")
+            problem = f"sentence {number} is {type(text).__name__}, not text"
+            if isinstance(text, tuple | list):
+                problem += "; join its texts, or score pairs with a CrossEncoder"
+            raise InputError(problem)
     return checked
 
 

@@ -44,6 +44,12 @@ class TokenVectors(NamedTuple):
     skipped: int = 0  # tokens at the start that are not pooled: a prompt, in some models
 
 
+def without_vectors(encoding: Encoding | WordEncoding) -> TokenVectors:
+    """Returns the tokens of a text alone, with vectors of no dimensions."""
+    empty = np.empty((len(encoding.ids), 0))
+    return TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, empty)
+
+
 class WordEncoding(NamedTuple):
     """The known words of a text, with the fields of a tokenizers.Encoding that are used here."""
 
@@ -120,26 +126,23 @@ class SubwordTokenizer(TextTokenizer):
 
     @tokenizing()
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
-        return self._rust.encode_batch(
-            self._prepare(sentences), add_special_tokens=self._adds_special
-        )
+        prepared = self._prepare(sentences)
+        return self._rust.encode_batch(prepared, add_special_tokens=self._adds_special)
 
     @tokenizing()
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
-        encodings = self._rust.encode_batch_fast(
-            self._prepare(sentences), add_special_tokens=self._adds_special
-        )
+        prepared = self._prepare(sentences)
+        encodings = self._rust.encode_batch_fast(prepared, add_special_tokens=self._adds_special)
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         if not self._rust.truncation:
             return ids, []
         # ``overflowing`` takes as long to read as the ids, so it is read only if the limit is
         # reached.
         longest = int(self._rust.truncation["max_length"])
-        cut = [
-            row
-            for row, tokens in enumerate(ids)
-            if len(tokens) >= longest and encodings[row].overflowing
-        ]
+        cut = []
+        for row, tokens in enumerate(ids):
+            if len(tokens) >= longest and encodings[row].overflowing:
+                cut.append(row)
         return ids, cut
 
     @tokenizing()
@@ -170,11 +173,11 @@ class SubwordTokenizer(TextTokenizer):
 class WordTokenizer(TextTokenizer):
     """Tokenizes with a word tokenizer of sentence-transformers, which splits texts at white space.
 
-    A text without a known word becomes ``pad_id``.
+    A text without a known word becomes the word number 0, the padding.
     """
 
-    def __init__(self, tokenizer: Any, model_format: ModelFormat, pad_id: int = 0) -> None:
-        self.pad_id = pad_id
+    def __init__(self, tokenizer: Any, model_format: ModelFormat) -> None:
+        self.pad_id = 0
         self.prompt = model_format.prompt
         self._tokenizer = tokenizer
         self._max_length = model_format.max_length
@@ -254,9 +257,10 @@ def rust_copy(
     if max_length:
         rust.enable_truncation(max_length, direction=direction)
     if lowercases:
-        rust.normalizer = normalizers.Sequence(
-            [normalizers.Lowercase(), *filter(None, [rust.normalizer])]
-        )
+        parts: list[Any] = [normalizers.Lowercase()]
+        if rust.normalizer is not None:
+            parts.append(rust.normalizer)
+        rust.normalizer = normalizers.Sequence(parts)
     return rust
 
 
@@ -271,12 +275,11 @@ def are_unknown(
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
 
-    def unknown(texts: set[str]) -> set[str]:
-        ordered = sorted(texts)
+    def unknown(candidates: set[str]) -> set[str]:
+        ordered = sorted(candidates)
+        encodings = tokenizer.encode_batch_fast(ordered, add_special_tokens=False)
         unknown_texts = set()
-        for text, encoding in zip(
-            ordered, tokenizer.encode_batch_fast(ordered, add_special_tokens=False), strict=True
-        ):
+        for text, encoding in zip(ordered, encodings, strict=True):
             known_ids = [token for token in encoding.ids if token != unknown_id]
             is_known = bool(known_ids)
             # Decoding takes as long as encoding. Nearly all texts have only known tokens and need
@@ -290,9 +293,11 @@ def are_unknown(
     # Nearly all texts begin with a word that the model knows, and many with the same one.
     first_words = ["".join(text.split(maxsplit=1)[:1]) for text in prepared]
     unknown_words = unknown(set(first_words)) - {""}
-    unknown_texts = unknown(
-        {text for text, word in zip(prepared, first_words, strict=True) if word in unknown_words}
-    )
+    candidates = set()
+    for text, word in zip(prepared, first_words, strict=True):
+        if word in unknown_words:
+            candidates.add(text)
+    unknown_texts = unknown(candidates)
     return [text in unknown_texts for text in prepared]
 
 
@@ -302,13 +307,10 @@ def read_part(text: str, tokenizer: Tokenizer) -> str:
     A tokenizer truncates only after it has made tokens of every word, 300 bytes each. A text of 50
     MB would take 6 GB. If ``tokenizer`` does not truncate, the text is returned unchanged.
     """
-    if (
-        len(text) <= SHORT_TEXT
-        or not tokenizer.truncation
-        or tokenizer.truncation["direction"] == "left"
-    ):
+    truncation = tokenizer.truncation
+    if len(text) <= SHORT_TEXT or not truncation or truncation["direction"] == "left":
         return text
-    size = max(SHORT_TEXT, CHARACTERS_PER_TOKEN * int(tokenizer.truncation["max_length"]))
+    size = max(SHORT_TEXT, CHARACTERS_PER_TOKEN * int(truncation["max_length"]))
     while len(text) > size:
         beginning = text[:size]
         whole_words = beginning.rsplit(maxsplit=1)[0] if beginning.strip() else beginning

@@ -41,7 +41,7 @@ class WordVectors(VectorModel):
 
     @classmethod
     def load(cls, name: ModelName | str, *, home: str | Path | None = None, **_: Any) -> Self:
-        """Open GloVe or a file. InputError if it cannot be found or read, or the name states a setting."""
+        """Opens GloVe or a file. InputError if it cannot be found or read, or the name states a setting."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         if parsed.name == GLOVE:
@@ -63,8 +63,12 @@ class WordVectors(VectorModel):
         return [bool(TREEBANK.search(text)) and not self._rows_of(text) for text in sentences]
 
     def _rows_of(self, text: str) -> list[int]:
-        rows = (self.rows.get(word, self.rows.get(word.lower())) for word in TREEBANK.findall(text))
-        return [row for row in rows if row is not None]
+        rows = []
+        for word in TREEBANK.findall(text):
+            row = self.rows.get(word, self.rows.get(word.lower()))
+            if row is not None:
+                rows.append(row)
+        return rows
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
         """Yields some numbers of the table."""

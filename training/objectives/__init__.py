@@ -19,10 +19,6 @@ __all__ = ["OBJECTIVES", "Objective", "Vectors", "training_data"]
 
 # Objectives are offered in this order: the paper's, the other built-in ones, and the ones in new
 # files.
-for _name in (
-    "pairs",
-    "ranking",
-    "tokens",
-    *(module.name for module in pkgutil.iter_modules(__path__)),
-):
+_files = [module.name for module in pkgutil.iter_modules(__path__)]
+for _name in ("pairs", "ranking", "tokens", *_files):
     import_module(f"{__name__}.{_name}")

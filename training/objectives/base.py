@@ -30,7 +30,7 @@ SCORES = "scores"
 TEXTS = "texts"
 # The vectors of a bi-encoder (B, columns, D), or the scores of a cross-encoder (B,).
 TEACHER_OUTPUT = "teacher's output"
-# The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
+# The teacher's score of (anchor, positive) minus its score of (anchor, negative): (B,).
 TEACHER_MARGINS = "teacher's margins"
 
 # The name of dev data that is a part of the training data, the number of parts, and the least
@@ -145,11 +145,9 @@ class OwnObjective(Objective):
 
         loss = self.call(list(vectors), target)
         if not isinstance(loss, torch.Tensor) or loss.ndim:
-            result = (
-                f"a tensor of shape {tuple(loss.shape)}"
-                if isinstance(loss, torch.Tensor)
-                else repr(loss)
-            )
+            result = repr(loss)
+            if isinstance(loss, torch.Tensor):
+                result = f"a tensor of shape {tuple(loss.shape)}"
             raise InputError(
                 f"the objective returns {result}; it must be one number, such as the mean over the batch"
             )
@@ -196,13 +194,11 @@ def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dat
     folds = sentence_folds(data.columns, FOLDS, seed)
     held = np.flatnonzero(folds == FOLDS - 1)
     if len(held) < MIN_HELD_OUT:
-        return data.with_note(
-            f"too few of {len(data):,} rows can be held out: name dev data to judge the run"
-        ), None
+        note = f"too few of {len(data):,} rows can be held out: name dev data to judge the run"
+        return data.with_note(note), None
     if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS, PAIRS):
-        return data.with_note(
-            f"{data.kind} do not judge {objective}: name dev data to choose the best model"
-        ), None
+        note = f"{data.kind} do not judge {objective}: name dev data to choose the best model"
+        return data.with_note(note), None
     rest = data.select(np.flatnonzero(folds != FOLDS - 1).tolist())
     note = f"{len(held):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge the run"
     dev = replace(data.select(held.tolist()), name=f"{data.name}, {HELD_OUT}", notes=())

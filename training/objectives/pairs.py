@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from training.data.gold import TOP_SCORE
 from training.data.transforms import (
     CLASS_ROWS,
     JUDGED_ROWS,
@@ -106,8 +107,8 @@ class Regression(Objective):
     target = SCORES
 
     def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
-        # The variance of the gold scores is the error of their mean.
-        return None if scores is None else float(np.var(scores)) / 25
+        # The best guess is the mean of the gold scores. Its squared error is their variance.
+        return None if scores is None else float(np.var(scores)) / TOP_SCORE**2
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         u, v = vectors
@@ -138,24 +139,25 @@ class CoSENT(Objective):
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch
-        import torch.nn.functional as F
 
+        F = torch.nn.functional
         u, v = vectors
         similarities = self.scale * self.similarity(u, v)
         gold, order = required(target).sort()
         # By ascending gold score.
         similarities = similarities[order]
-        # log Σ exp(-similarity) over the rows of a higher gold score than each row; (B + 1,), the
-        # last over none.
-        higher = F.pad(
-            torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf
-        )
-        terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
+        # log Σ exp(-similarity) over each row and the rows after it, and in the end over no row:
+        # (B + 1,).
+        sums = torch.logcumsumexp(-similarities.flip(0), 0).flip(0)
+        sums = F.pad(sums, (0, 1), value=-torch.inf)
+        # For each row, the first one with a higher gold score.
+        higher = torch.searchsorted(gold, gold, right=True)
+        terms = similarities + sums[higher]
         # The added 0 is the 1 in the equation.
         return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
+        """Computes the similarities of the rows, (B, D), (B, D) -> (B,)."""
         return COSINE(u, v)
 
 
@@ -175,7 +177,7 @@ class AnglE(CoSENT):
     help = "as cosent, by angles in complex space, where the cosine is flat"
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
+        """Computes the similarities of the rows, (B, D), (B, D) -> (B,)."""
         import torch.nn.functional as F
 
         odd = u.shape[1] % 2

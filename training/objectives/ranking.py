@@ -79,8 +79,8 @@ class MultipleNegativesRanking(Objective):
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch
-        import torch.nn.functional as F
 
+        F = torch.nn.functional
         anchors, *candidates = (F.normalize(column, dim=1) for column in vectors)
         # (B, B) or (B, 2B); positives on the diagonal
         scores = self.scale * anchors @ torch.cat(candidates).T
@@ -145,8 +145,8 @@ class MeanSquaredError(Objective):
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch
-        import torch.nn.functional as F
 
+        F = torch.nn.functional
         target = required(target).to(vectors[0].dtype)
         if target.ndim == 1:
             u, v = vectors

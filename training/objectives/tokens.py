@@ -24,9 +24,8 @@ class MaskedLanguageModelling(Objective):
 
     Inputs: one column, the logits of the masked tokens, (M, V) float32. Labels: the ids of the
     tokens, int64 (M,). Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional
-    Transformers", section 3.1, "Masked LM"; `BertForMaskedLM` in transformers. Without the
-    prediction of the next sentence, which Liu et al. 2019 (RoBERTa, section 4.2) found to be of no
-    use.
+    Transformers", section 3.1, "Masked LM"; `BertForMaskedLM` in transformers. The next sentence is
+    not predicted, as Liu et al. 2019 (RoBERTa, section 4.2) found that this does not help.
     """
 
     name = "mlm"

@@ -103,30 +103,30 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
     headers = {"Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
+    url = f"{endpoint.url}/embeddings"
     body = {"model": endpoint.model, "input": texts, "encoding_format": "base64"}
     try:
         async with httpx2.AsyncClient(headers=headers, timeout=None) as client:
             for delay in (*DELAYS, None):
-                async with client.stream(
-                    "POST", f"{endpoint.url}/embeddings", json=body
-                ) as response:
+                async with client.stream("POST", url, json=body) as response:
                     if response.status_code == httpx2.codes.OK:
                         return await _read(response, MOST_BYTES)
                     if response.status_code not in BUSY or delay is None:
                         raise await _refusal(endpoint, response, key)
                     # Retry-After is a number of seconds, or a date, which is ignored.
                     retry_after = response.headers.get("Retry-After", "")
-                least = min(float(retry_after), LONGEST_DELAY) if retry_after.isdecimal() else 0
-                await asyncio.sleep(max(delay, least))
+                if retry_after.isdecimal():
+                    delay = max(delay, min(float(retry_after), LONGEST_DELAY))
+                await asyncio.sleep(delay)
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
         reason: BaseException = error
         while reason.__cause__ or reason.__context__:
             # Only the innermost error says why the connection failed.
             reason = reason.__cause__ or reason.__context__ or reason
         number = getattr(reason, "errno", None)
-        words = (
-            os.strerror(number) if isinstance(number, int) and number > 0 else first_line(reason)
-        )
+        words = first_line(reason)
+        if isinstance(number, int) and number > 0:
+            words = os.strerror(number)
         raise InputError(
             f"{endpoint.address} does not answer ({words}); start its server, or correct the address"
         ) from error
@@ -144,7 +144,7 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 
 async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> InputError:
-    """Explains a status other than 200, with the server's message, in which the key is hidden."""
+    """Explains a status other than 200 with the server's message, from which the key is removed."""
     status = response.status_code
     words = ""
     if 300 <= status < 400:
@@ -157,14 +157,18 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
     with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
         body = json.loads(words)
         reason = body.get("error") or body.get("message") or body["detail"]
-        words = str(reason["message"] if isinstance(reason, dict) else reason)
+        if isinstance(reason, dict):
+            reason = reason["message"]
+        words = str(reason)
     if key:
         words = words.replace(key, "…")
     words = first_line(Exception(words)) if words else response.reason_phrase
     attempts = f" after {len(DELAYS) + 1} attempts" if status in BUSY else ""
     advice = f"; put its key into {KEY}" if status in (401, 403) else ""
     sentence = f"{endpoint.address} refuses {endpoint.model} with status {status}{attempts}: {words}{advice}"
-    return RefusedTextsError(sentence, status, words) if status in REFUSED else InputError(sentence)
+    if status in REFUSED:
+        return RefusedTextsError(sentence, status, words)
+    return InputError(sentence)
 
 
 def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:

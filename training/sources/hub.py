@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,20 +27,23 @@ from urllib.request import getproxies, proxy_bypass
 import huggingface_hub
 
 from training import progress
-from training.errors import InputError, first_line
+from training.errors import InputError, first_line, in_one_line
 from training.names import is_repo_id
 from training.sources.home import is_offline
 
 ANSWER_SECONDS = 8.0  # the limit for the first answer, once connected
 
 MODEL_FILES = (
-    *("*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata", "README.md"),
-    *(
-        "model*.safetensors",
-        "*/model*.safetensors",
-        "adapter_model.safetensors",
-        "head.safetensors",
-    ),
+    "*.json",
+    "*.txt",
+    "*.model",
+    "*.jinja",
+    "artifact.metadata",
+    "README.md",
+    "model*.safetensors",
+    "*/model*.safetensors",
+    "adapter_model.safetensors",
+    "head.safetensors",
 )
 
 GATED = "the {} is gated: accept its terms on the Hub and set HF_TOKEN"
@@ -59,9 +62,11 @@ class Repo(NamedTuple):
 
 def names_in(folder: Path) -> list[str]:
     """Lists the files in a folder as a repository would: relative, with slashes, sorted."""
-    return sorted(
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-    )
+    names = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            names.append(path.relative_to(folder).as_posix())
+    return sorted(names)
 
 
 def cached(repo: Repo, pick: Pick) -> Path:
@@ -76,10 +81,9 @@ def cached(repo: Repo, pick: Pick) -> Path:
     try:
         # transformers downloads no more than it needs. Its snapshots may lack other files, such as
         # the pooling's.
-        listing = [
-            file.path for file in huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)
-        ]
-        return _snapshot(repo, pick(listing), local_files_only=True)
+        tree = huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)
+        names = pick([file.path for file in tree])
+        return _snapshot(repo, names, local_files_only=True)
     except errors.CachedRepoTreeNotFoundError as error:
         raise FileNotFoundError("not there") from error
     except errors.LocalEntryNotFoundError as error:
@@ -87,7 +91,10 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
 
 def cached_in_part(repo: Repo, pick: Pick) -> Path:
-    """Returns a snapshot in the local cache without its listing, as a last resort. FileNotFoundError if files lack."""
+    """Returns a snapshot in the local cache without its listing, as a last resort.
+
+    FileNotFoundError if it lacks files.
+    """
     from huggingface_hub import errors
 
     try:
@@ -115,10 +122,9 @@ def download(repo: Repo, pick: Pick) -> Path:
 
     names, megabytes = to_download(repo, pick)
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
+    fetch = partial(_snapshot, repo, names, local_files_only=False)
     with _translated_errors(repo):
-        return progress.watch(
-            repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False)
-        )
+        return progress.watch(repo.id, folder, megabytes, fetch)
 
 
 def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
@@ -155,9 +161,12 @@ def read_file(repo: Repo, name: str, revision: str) -> str:
 
 
 def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Path:
+    patterns = None
+    if names is not None:
+        patterns = [glob.escape(name) for name in names]
     folder = huggingface_hub.snapshot_download(
         repo.id,
-        allow_patterns=None if names is None else [glob.escape(name) for name in names],
+        allow_patterns=patterns,
         repo_type=repo.kind,
         endpoint=endpoint(),
         local_files_only=local_files_only,
@@ -192,9 +201,10 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
 
 def pick_model(name: str, listing: list[str]) -> list[str]:
     """Selects configuration, tokenizer and safetensors weights. InputError if there are no such weights."""
-    picked = [
-        file for file in listing if any(fnmatchcase(file, pattern) for pattern in MODEL_FILES)
-    ]
+    picked = []
+    for file in listing:
+        if any(fnmatchcase(file, pattern) for pattern in MODEL_FILES):
+            picked.append(file)
     if not any(file.endswith(".safetensors") for file in picked):
         raise InputError(
             f"model {name} has no safetensors weights on the Hub, and pickled ones are not loaded because they can "
@@ -243,36 +253,28 @@ def push_folder(
     try:
         check_reachable()
         with tempfile.TemporaryDirectory() as folder:
-            write(Path(folder) / "model")
+            model = Path(folder) / "model"
+            write(model)
             api.create_repo(repo, private=private, exist_ok=True)
-            api.upload_folder(
-                repo_id=repo, folder_path=Path(folder) / "model", commit_message=message
-            )
+            api.upload_folder(repo_id=repo, folder_path=model, commit_message=message)
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         reasons = {
             401: "the Hub does not know this token; make one with the right to write at huggingface.co/settings/tokens",
             403: f"this token may not write to {repo}; give it that right, or choose a repository of your own",
         }
-        raise InputError(
-            reasons.get(status, f"the Hub refused {repo}: {_message(error, token)}")
-        ) from None
+        words = in_one_line(error).replace(token, "…")
+        raise InputError(reasons.get(status, f"the Hub refused {repo}: {words}")) from None
     except (errors.HTTPError, OSError, ValueError) as error:
         # There is no connection, the disk is full, or another server has answered.
-        raise InputError(
-            f"the model could not be pushed to {repo}: {_message(error, token)}"
-        ) from None
+        words = in_one_line(error).replace(token, "…")
+        raise InputError(f"the model could not be pushed to {repo}: {words}") from None
     return f"{endpoint()}/{repo}"
-
-
-def _message(error: BaseException, token: str) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.replace(token, "…")
 
 
 # The Hub's client retries with long timeouts, and users of a machine without a network should not
 # wait for it. So one TCP connection is tried before the first request, including name resolution,
-# and a failure is remembered for five minutes. Not for longer, as a server may start before the
+# and a failure is remembered, but only for five minutes, because a server may start before the
 # network is up.
 
 ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub, which may have several

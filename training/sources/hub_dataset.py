@@ -167,23 +167,24 @@ def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
     """Raises InputError if a card names files outside of its repository, as some versions of the library read them."""
     for card in cards:
         content = hub.read_file(repo, card, revision)
+        if card != CARDS[0]:
+            # This file contains what a README has in its header.
+            content = f"---\n{content}\n---\n"
         try:
-            data = huggingface_hub.DatasetCard(
-                content if card == CARDS[0] else f"---\n{content}\n---\n"
-            ).data
+            data = huggingface_hub.DatasetCard(content).data
         except Exception as error:
             # YAML raises errors of many kinds.
             raise InputError(
                 f"data set {repo.id} has a damaged card, {card} ({first_line(error)})"
             ) from error
         configs = data.to_dict().get("configs")
-        configs = configs if isinstance(configs, list) else [configs]
-        named = [
-            [config.get("data_files"), config.get("data_dir")]
-            for config in configs
-            if isinstance(config, dict)
-        ]
-        places = json.dumps(named, default=str)
+        if not isinstance(configs, list):
+            configs = [configs]
+        places = ""
+        for config in configs:
+            if isinstance(config, dict):
+                named = [config.get("data_files"), config.get("data_dir")]
+                places += json.dumps(named, default=str)
         if any(sign in places for sign in ('"/', '"~', "..", "://", "::", "\\\\")):
             raise InputError(
                 f"data set {repo.id} names files in {card} that are outside of its repository; choose another data set"
@@ -234,7 +235,7 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
 
     why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {hub.endpoint()}"
     # The first selector is a configuration, or a split of the default configuration.
-    for config in dict.fromkeys((selectors[0] if selectors else "", "")):
+    for config in dict.fromkeys([*selectors[:1], ""]):
         with suppress(ValueError):
             builder = Cache(
                 repo_id=repo_id,
@@ -243,7 +244,9 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
                 version="auto",
                 hash="auto",
             )
-            return builder, selectors[1:] if config else [name for name in selectors if name]
+            if config:
+                return builder, selectors[1:]
+            return builder, [name for name in selectors if name]
     raise InputError(
         f"data set {repo_id} is not in the Hub cache as {':'.join(selectors) or 'its only configuration'}, and there "
         f"is {why}: connect to the network once, or put its files into home/data/{repo_id}"
@@ -279,7 +282,8 @@ def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bo
     from datasets import ClassLabel
 
     # The columns of streamed CSV and JSON are known from the first row.
-    names = list(pick(rows.column_names or list(next(iter(rows), {}))))
+    available = rows.column_names or list(next(iter(rows), {}))
+    names = list(pick(available))
     columns: dict[str, list[Any]] = {name: [] for name in names}
     count = 0
     for batch in rows.select_columns(names).iter(batch_size=BATCH_ROWS):

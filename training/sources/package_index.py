@@ -28,6 +28,9 @@ from pathlib import Path
 from training import progress
 from training.atomic import create_folder
 
+# -P ignores a file pip.py in the working directory.
+PIP = (sys.executable, "-P", "-m", "pip")
+
 log = logging.getLogger("sbert_lab.sources")
 
 
@@ -66,26 +69,23 @@ class Bundle:
 
 def fetch(bundle: Bundle, target: Path) -> Path:
     """Downloads, checks and unpacks a bundle into ``target``, and returns it. OSError with the reason if that fails."""
-    create_folder(
-        target, lambda folder: not bundle.missing_from(folder), lambda fresh: _fill(bundle, fresh)
-    )
+
+    def is_complete(folder: Path) -> bool:
+        return not bundle.missing_from(folder)
+
+    create_folder(target, is_complete, partial(_fill, bundle))
     return target
 
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     """Downloads a wheel into ``folder``. OSError if pip fails, the file is not as pinned, or ``stopped`` is set."""
-    # -P ignores a file pip.py in the working directory. Only wheels, as building a source package would run its code.
+    # Only wheels are fetched, as building a source package would run its code.
     command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pip",
+        *PIP,
         "download",
         "--quiet",
         "--disable-pip-version-check",
         "--no-input",
-    ]
-    command += [
         "--no-deps",
         "--only-binary=:all:",
         "--dest",
@@ -131,9 +131,7 @@ def index_of_uv() -> dict[str, str]:
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     if not index:
         return {}
-    listing = subprocess.run(
-        [sys.executable, "-P", "-m", "pip", "config", "list"], capture_output=True, text=True
-    )
+    listing = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True)
     if "index-url=" in listing.stdout.replace("extra-index-url=", ""):
         return {}
     # uv also accepts name=URL.
@@ -177,20 +175,16 @@ def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
 
 _MODEL_FILES = (
     # The model card names the licence and the authors.
-    *(
-        "README.md",
-        "config.json",
-        "config_sentence_transformers.json",
-        "model.safetensors",
-        "modules.json",
-    ),
-    *(
-        "sentence_bert_config.json",
-        "special_tokens_map.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    ),
+    "README.md",
+    "config.json",
+    "config_sentence_transformers.json",
+    "model.safetensors",
+    "modules.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
     "1_Pooling/config.json",
 )
 

@@ -23,8 +23,8 @@ from training.catalogue import (
     RAW_BERT,
     asset,
 )
-from training.errors import InputError, NotFoundError, did_you_mean
-from training.names import ModelName, is_id, is_repo_id
+from training.errors import InputError, NotFoundError, did_you_mean, in_one_line
+from training.names import ModelName, existing_path, is_id, is_repo_id
 from training.sources import hub, package_index
 from training.sources.home import home_folder, is_offline
 
@@ -72,7 +72,9 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
     if name == RAW_BERT:
         return _logged(f"model {name}", ResolvedFolder(asset(RAW_BERT), "a part of SBERT Lab"))
-    local = _path_named(name)
+    local = existing_path(name)
+    if local:
+        local = local.absolute()
     if local and not _why_no_model(local):
         return _logged(f"model {name}", ResolvedFolder(local, "local folder"))
     if not is_repo_id(name):
@@ -83,28 +85,29 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         )
     short = name.removeprefix(HUB_ORG)
     bundle = EMBEDDED.get(short)
-    target = root / "models" / (short if bundle else name)
-    repo = hub.Repo(HUB_ORG + short if bundle else name, "model")
-    pick = partial(hub.pick_model, repo.id)
+    target = root / "models" / name
+    repo_id = name
+    why_not = _why_no_model
+    if bundle:
+        target = root / "models" / short
+        repo_id = HUB_ORG + short
+        why_not = bundle.missing_from
+    repo = hub.Repo(repo_id, "model")
+    pick = partial(hub.pick_model, repo_id)
     sources = []
     if local:
         sources.append(_in_home(local, _why_no_model)._replace(name="local folder"))
-    sources.append(_in_home(target, bundle.missing_from if bundle else _why_no_model))
+    sources.append(_in_home(target, why_not))
     sources.append(Source("Hub cache", partial(hub.cached, repo, pick)))
     if fetch:
-        sources.append(
-            Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True)
-        )
+        fetch_it = partial(hub.download, repo, pick)
+        sources.append(Source(f"Hub {hub.endpoint()}", fetch_it, is_remote=True))
     if fetch and bundle:
         sources.append(_in_index(bundle, target))
     in_part = partial(hub.cached_in_part, repo, pick)
     sources.append(Source("Hub cache", in_part, full_name="Hub cache in part"))
-    names = [
-        *ENCODERS,
-        *CROSS_ENCODERS,
-        *BASELINES,
-        *(folder.name for folder in (root / "models").glob("*")),
-    ]
+    names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES]
+    names += [folder.name for folder in (root / "models").glob("*")]
     remedy = f"put the model's files into {target}"
     return _first_available(f"model {name}", sources, remedy, did_you_mean(short, names))
 
@@ -122,17 +125,17 @@ def find_run(run: str, home: str | Path | None = None) -> str:
     name = " ".join(run.split())
     named = []
     if name:
-        named = sorted(
-            file.parent.name for file in runs.glob("[!.]*/name.txt") if _text(file) == name
-        )
+        for file in runs.glob("[!.]*/name.txt"):
+            if _text(file) == name:
+                named.append(file.parent.name)
     if not named and is_id(run):
-        named = sorted(file.parent.name for file in runs.glob(f"{run}*/run.json"))
+        named = [file.parent.name for file in runs.glob(f"{run}*/run.json")]
     if not named:
         raise InputError(
             f"there is no run {name[:100]!r} in {runs}: `sbert-lab runs list` names them all"
         )
     if len(named) > 1:
-        which = f"run:{', run:'.join(named[:5])}"
+        which = f"run:{', run:'.join(sorted(named)[:5])}"
         raise InputError(
             f"{len(named)} runs are called {name!r} or begin so: choose one of {which}"
         )
@@ -196,14 +199,10 @@ def _first_available(
                 raise ConnectionError("not asked, because offline (HF_HUB_OFFLINE)")
             return _logged(what, ResolvedFolder(source.find(), source.full_name or source.name))
         except OSError as error:
-            reasons.append(f"{source.name}: {' '.join(str(error).split())}")
+            reasons.append(f"{source.name}: {in_one_line(error)}")
             # It is normal that a folder on this machine does not have it.
-            log.log(
-                logging.INFO if source.is_remote else logging.DEBUG,
-                "%s not from %s",
-                what,
-                reasons[-1],
-            )
+            level = logging.INFO if source.is_remote else logging.DEBUG
+            log.log(level, "%s not from %s", what, reasons[-1])
     # The cache of the Hub is asked twice.
     reasons = list(dict.fromkeys(reasons))
     raise NotFoundError(
@@ -226,17 +225,6 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _path_named(name: str) -> Path | None:
-    if not name.strip():
-        return None
-    try:
-        path = Path(name).expanduser()
-        return path.absolute() if path.exists() else None
-    except (OSError, RuntimeError, ValueError):
-        # The name is too long for a path, the home of an unknown user, or contains a NUL.
-        return None
-
-
 def _why_no_model(folder: Path) -> str:
     """Returns the reason why ``folder`` is not a model; "" if it is one."""
     if folder.is_file():
@@ -246,23 +234,19 @@ def _why_no_model(folder: Path) -> str:
     files = [*folder.glob("*"), *folder.glob("*/*")]
     suffixes = {file.suffix for file in files}
     has_weights = ".safetensors" in suffixes
-    others = [
-        kind
-        for kind, pattern in OTHER_WEIGHTS.items()
-        if any(file.match(pattern) for file in files)
-    ]
+    others = []
+    for kind, pattern in OTHER_WEIGHTS.items():
+        if any(file.match(pattern) for file in files):
+            others.append(kind)
     if others and not has_weights:
         return f"it has {' and '.join(others)} weights alone; fetch the safetensors of the model they were made from"
     has_config = (folder / "config.json").is_file()
     if not has_config and not (folder / "modules.json").is_file():
         # The model may be one or two folders further down: checkpoints, the Hub's cache, an
         # unpacked archive.
-        models = [
-            file.parent
-            for file in (*folder.glob("*/tokenizer.json"), *folder.glob("*/*/tokenizer.json"))
-        ]
-        newest = max(models, key=lambda path: path.stat().st_mtime, default=None)
-        advice = f"; {newest} looks like a model: name that folder" if newest else ""
+        tokenizers = [*folder.glob("*/tokenizer.json"), *folder.glob("*/*/tokenizer.json")]
+        newest = max(tokenizers, key=lambda file: file.parent.stat().st_mtime, default=None)
+        advice = f"; {newest.parent} looks like a model: name that folder" if newest else ""
         return f"it has no config.json{advice}"
     if has_weights:
         return ""

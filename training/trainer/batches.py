@@ -38,8 +38,8 @@ class LengthGroupedSampler:
     """Chooses the rows of each optimiser step. Each of the ``processes`` gets its own batch in every step.
 
     ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their
-    ``sentences`` are put into different batches as far as possible, as in-batch negatives need it.
-    None if it does not matter.
+    ``sentences`` are put into different batches as far as possible, because they are wrong
+    negatives of each other. None if the objective does not use in-batch negatives.
     """
 
     def __init__(
@@ -136,9 +136,10 @@ class TokenizedBatches:
             reader: Any = encoder
             if role and isinstance(encoder, Encoder):
                 reader = encoder.for_role(role)
-            columns = (
-                column for column, its_role in zip(inputs, roles, strict=True) if its_role == role
-            )
+            columns = []
+            for column, column_role in zip(inputs, roles, strict=True):
+                if column_role == role:
+                    columns.append(column)
             texts = list(dict.fromkeys(chain.from_iterable(columns)))
             ids[role] = {}
             for start in range(0, len(texts), TOKENIZE_CHUNK):
@@ -154,9 +155,8 @@ class TokenizedBatches:
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
         if uses_batch:
-            sentences = [
-                frozenset(map(folded, row)) for row in zip(*self.data.columns, strict=True)
-            ]
+            rows = zip(*self.data.columns, strict=True)
+            sentences = [frozenset(map(folded, row)) for row in rows]
         self.sampler = LengthGroupedSampler(
             lengths, config.batch_size, config.seed, sentences, processes
         )
@@ -188,9 +188,8 @@ class MixedBatches:
         if self._epoch[0] != epoch:
             parts = np.arange(len(self.parts))
             if self.is_shuffled:
-                order = np.random.default_rng([self.seed, epoch]).permutation(
-                    np.repeat(parts, self.steps)
-                )
+                random = np.random.default_rng([self.seed, epoch])
+                order = random.permutation(np.repeat(parts, self.steps))
             else:
                 order = np.tile(parts, self.steps[0])
             self._epoch = (epoch, order)

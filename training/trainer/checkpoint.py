@@ -18,10 +18,12 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from training.atomic import replace_folder
 from training.errors import InputError, first_line
+from training.models.files import shapes_of
+from training.trainer.replica import trained_weights
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingModel
 
@@ -62,7 +64,7 @@ def save_checkpoint(
     optimiser_state = {f"{RANDOM}:cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         optimiser_state[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
-    for name, weight in _trained_weights(model).items():
+    for name, weight in trained_weights(model).items():
         weights[name] = weight.detach().contiguous()
         for key, value in optimiser.state[weight].items():
             if value is not None:
@@ -87,11 +89,10 @@ def read_checkpoint(folder: Path) -> TrainingState | None:
 @torch.no_grad()
 def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
     """Restores weights, moments and random generators. InputError if they belong to another model, or are damaged."""
-    weights = _trained_weights(model)
+    weights = trained_weights(model)
     saved = _load(folder / "weights.safetensors")
     moments = _load(folder / "optimiser.safetensors")
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    if shapes != {name: tensor.shape for name, tensor in saved.items()}:
+    if shapes_of(weights) != shapes_of(saved):
         raise InputError(
             f"the checkpoint in {folder} is of another model or other data; start the run anew"
         )
@@ -134,7 +135,3 @@ def _damaged(file: Path, why: Exception | str) -> InputError:
     return InputError(
         f"{file} is damaged ({reason}); remove the folder {file.parent} to begin the run anew"
     )
-
-
-def _trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

@@ -31,7 +31,7 @@ from pydantic import (
 
 from training.catalogue import AUTO, DEFAULT_MODEL, DTYPES, WORD_ENCODERS
 from training.errors import InputError
-from training.names import ENDPOINT, DataName
+from training.names import ENDPOINT, SCRATCH, DataName
 from training.objectives import OBJECTIVES, Objective
 from training.objectives.base import HELD_OUT, is_own, names, objective_class
 from training.objectives.pairs import CONCATENATIONS
@@ -79,7 +79,7 @@ ROUND_ROBIN = "round-robin"
 def default_learning_rate(base: str, objective: str | None = None) -> float:
     """Returns the learning rate of a run whose config does not set it."""
     if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
-        return LANGUAGE_MODEL_LEARNING_RATES[base.startswith("scratch:")]
+        return LANGUAGE_MODEL_LEARNING_RATES[base.startswith(SCRATCH)]
     name = base.partition("?")[0].strip()
     return WORD_ENCODER_LEARNING_RATE if name in WORD_ENCODERS else LEARNING_RATE
 
@@ -363,27 +363,10 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained"
             )
-        for part in parts:
-            if part.objective not in OBJECTIVES and not is_own(part.objective):
-                raise ValueError(
-                    f"objective {part.objective!r} is unknown; choose {', '.join(OBJECTIVES)}"
-                )
-            if part.facts.uses_batch and self.batch_size < 2:
-                raise ValueError(
-                    f"batch_size must be at least 2 for {part.objective}: its negatives are the batch's other rows"
-                )
+        self._check_objectives()
         if self.patience is not None and self.eval_data is None:
             raise ValueError(
                 "patience waits for a better figure on dev data; name some, or leave patience out"
-            )
-        if len({(part.facts.scores_pairs, part.facts.predicts_tokens) for part in parts}) > 1:
-            odd = next(
-                part.objective
-                for part in parts
-                if part.facts.scores_pairs or part.facts.predicts_tokens
-            )
-            raise ValueError(
-                f"{odd} trains another kind of model than the other objectives; train them apart"
             )
         learner = self.objective_class
         sets_vectors = self.pooling or self.matryoshka_dims or self.role(0)
@@ -391,9 +374,8 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"{objective} trains no sentence vectors; leave out pooling, matryoshka_dims and prompts"
             )
-        if self.vocabulary_size and not (
-            learner.predicts_tokens and self.base.startswith("scratch:")
-        ):
+        trains_vocabulary = learner.predicts_tokens and self.base.startswith(SCRATCH)
+        if self.vocabulary_size and not trains_vocabulary:
             raise ValueError(
                 "vocabulary_size is for mlm from random weights (scratch:…); any other base has a vocabulary"
             )
@@ -421,6 +403,24 @@ class RunConfig(BaseModel):
             raise ValueError("mine_negatives is for one data set; leave it out, or train on one")
         return self
 
+    def _check_objectives(self) -> None:
+        """Raises ValueError if the objective of a part is unknown, or does not fit the batches or the others."""
+        for part in self.parts:
+            if part.objective not in OBJECTIVES and not is_own(part.objective):
+                raise ValueError(
+                    f"objective {part.objective!r} is unknown; choose {', '.join(OBJECTIVES)}"
+                )
+            if part.facts.uses_batch and self.batch_size < 2:
+                raise ValueError(
+                    f"batch_size must be at least 2 for {part.objective}: its negatives are the batch's other rows"
+                )
+        kinds = {(part.facts.scores_pairs, part.facts.predicts_tokens) for part in self.parts}
+        if len(kinds) > 1:
+            odd = next(part.objective for part in self.parts if not part.facts.trains_vectors())
+            raise ValueError(
+                f"{odd} trains another kind of model than the other objectives; train them apart"
+            )
+
     @property
     def objective_class(self) -> type[Objective]:
         """The class of the objective, which holds all facts about it. With several parts it is the first part's."""
@@ -434,7 +434,8 @@ class RunConfig(BaseModel):
             return (Part(self.train_data, self.objective),)
         parts = []
         for name in data:
-            parts.append(Part(str(replace(name, objective=None)), name.objective or self.objective))
+            data_name = str(replace(name, objective=None))
+            parts.append(Part(data_name, name.objective or self.objective))
         return tuple(parts)
 
     def steps_of_parts(self, batches: Sequence[int]) -> list[int]:
@@ -457,9 +458,8 @@ class RunConfig(BaseModel):
 
     def evaluate_every(self, steps: int) -> int:
         """Returns the number of steps between two evaluations in a run of ``steps`` steps."""
-        evaluations = min(
-            max(round(steps / STEPS_PER_EVALUATION), MIN_EVALUATIONS), MAX_EVALUATIONS
-        )
+        evaluations = max(round(steps / STEPS_PER_EVALUATION), MIN_EVALUATIONS)
+        evaluations = min(evaluations, MAX_EVALUATIONS)
         return self.eval_every or max(1, steps // evaluations)
 
     def replace(self, **changes: Any) -> RunConfig:

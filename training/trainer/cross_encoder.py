@@ -27,7 +27,7 @@ from training.atomic import replace_folder
 from training.catalogue import AUTO
 from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman_or_reason
-from training.models.cross_encoder import CrossEncoder, PairParts
+from training.models.cross_encoder import SIGMOID, CrossEncoder, PairParts
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
@@ -46,9 +46,6 @@ from training.progress import ShouldStop
 from training.trainer.config import CLASSIFIER, JOINT, RunConfig
 from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
-
-# The name of the activation in sentence-transformers' configs.
-SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:
@@ -76,10 +73,10 @@ class TrainableCrossEncoder:
         self.tokenizer = tokenizer
         self.dtype = dtype
         self.source = source
+        self.device = next(backbone.parameters()).device
         self.is_joint = isinstance(backbone, JointPairModel)
-        longest = max_input_length(
-            tokenizer, backbone.transformer if self.is_joint else backbone.base_model
-        )
+        transformer = backbone.transformer if self.is_joint else backbone.base_model
+        longest = max_input_length(tokenizer, transformer)
         if max_length is not None and max_length > longest:
             raise InputError(
                 f"max_length is {max_length}, but {name} takes {longest} tokens at most"
@@ -122,7 +119,8 @@ class TrainableCrossEncoder:
             raise InputError(
                 f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
             )
-        if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
+        own_head = JOINT if is_joint else CLASSIFIER
+        if config.head not in (AUTO, own_head):
             raise InputError(
                 f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out"
             )
@@ -131,10 +129,6 @@ class TrainableCrossEncoder:
         # A model in bfloat16 is trained in float32 too.
         model = model.float().requires_grad_()
         return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.backbone.parameters()).device
 
     def train(self) -> Self:
         self.backbone.train()
@@ -185,9 +179,8 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 model = AutoModelForSequenceClassification.from_config(settings).float()
-            missing, _ = model.base_model.load_state_dict(
-                encoder.backbone.state_dict(), strict=False
-            )
+            weights = encoder.backbone.state_dict()
+            missing, _ = model.base_model.load_state_dict(weights, strict=False)
             # The pooler is part of the head.
             is_whole = all(name.startswith("pooler.") for name in missing)
             # A decoder's head reads the last token, which padding hides in training.

@@ -11,8 +11,7 @@
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-Sentences with the same prompt are encoded in one call, in the precision in which the finished model
-will be used.
+Sentences with the same prompt are encoded in one call, in the precision of the finished model.
 """
 
 import random
@@ -114,9 +113,8 @@ class Evaluator:
                     if value is not None:
                         figures["by_dimension"][str(dim)] = value
         if self.loss is not None:
-            figures["loss"] = self._mean_loss(
-                self._vectors_of(self.loss.data, vectors), self.loss, objective
-            )
+            columns = self._vectors_of(self.loss.data, vectors)
+            figures["loss"] = self._mean_loss(columns, self.loss, objective)
         random_vectors = self._column(self.random_sentences, vectors)
         figures |= diagnose(random_vectors, self._column(self.plain_sentences, vectors))
         figures["collapsed"] = collapsed(figures)
@@ -132,10 +130,10 @@ class Evaluator:
 
     def _vectors_of(self, data: Dataset, vectors: Vectors) -> list[np.ndarray]:
         """Returns the vectors (N, D) of each column."""
-        return [
-            self._column(column, vectors, self.role(number))
-            for number, column in enumerate(data.columns)
-        ]
+        columns = []
+        for number, column in enumerate(data.columns):
+            columns.append(self._column(column, vectors, self.role(number)))
+        return columns
 
     def _column(
         self, sentences: Sequence[str], vectors: Vectors, role: str | None = None

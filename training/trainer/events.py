@@ -188,7 +188,9 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
     # optional.
     from tqdm.auto import tqdm
 
-    is_printed = on_event is None if progress is None else progress
+    is_printed = progress
+    if progress is None:
+        is_printed = on_event is None
     has_bar = is_printed and (progress or is_interactive())
     with tqdm(desc="Training", unit="step", disable=not has_bar, leave=False) as bar:
 
@@ -212,9 +214,8 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     from accelerate.tracking import TensorBoardTracker
 
-    tracker = TensorBoardTracker(
-        "tensorboard", folder, purge_step=None if step is None else step + 1
-    )
+    purge_step = None if step is None else step + 1
+    tracker = TensorBoardTracker("tensorboard", folder, purge_step=purge_step)
     tracker.start()
     if step is None:
         tracker.log({"config": f"```json\n{config.to_json()}\n```"})
@@ -226,11 +227,11 @@ def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Genera
     import_optional("trackio", "trackio", "report_to trackio")
     from accelerate.tracking import TrackioTracker
 
-    name = folder.name if folder else config.name or None
+    name = folder.name if folder else config.name
     resume = "never" if step is None else "allow"
     tracker = TrackioTracker(
         PROJECT,
-        name=name,
+        name=name or None,
         config=config.to_dict(),
         resume=resume,
         auto_log_gpu=False,

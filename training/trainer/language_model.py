@@ -73,6 +73,8 @@ class TrainableLanguageModel:
         self.tokenizer = encoder.tokenizer
         self.dtype = encoder.dtype
         self.source = encoder.source
+        self.device = encoder.device
+        self.tokenize = encoder.tokenize
         self.head = nn.Sequential()
 
     @classmethod
@@ -108,22 +110,21 @@ class TrainableLanguageModel:
             layers, dimension = name.scratch_shape
             tokenizer = _vocabulary(config, data, folder)
             length = config.max_length or DEFAULT_MAX_LENGTH
-            model = random_backbone(layers, dimension, len(tokenizer), config.seed, length, True)
+            model = random_backbone(
+                layers, dimension, len(tokenizer), config.seed, length, predicts=True
+            )
             layout = replace(layout, max_length=None)
         else:
             tokenizer = encoder.tokenizer
-            if (
-                isinstance(encoder.backbone, WordBackbone)
-                or getattr(tokenizer, "mask_token_id", None) is None
-            ):
+            mask_id = getattr(tokenizer, "mask_token_id", None)
+            if isinstance(encoder.backbone, WordBackbone) or mask_id is None:
                 raise InputError(
                     f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin"
                 )
             # The head may have random weights.
             torch.manual_seed(config.seed)
-            model = open_backbone(
-                ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL
-            )
+            base_folder = ModelFolder.read(encoder.model_format.transformer)
+            model = open_backbone(base_folder, LANGUAGE_MODEL)
         transformer = _transformer_of(model)
         longest = max_input_length(tokenizer, transformer)
         limit = config.max_length or layout.max_length or longest
@@ -132,13 +133,6 @@ class TrainableLanguageModel:
         layout = replace(layout, max_length=limit)
         parts = EncoderParts(transformer, tokenizer, layout, encoder.source, nn.Sequential())
         return cls(Encoder(encoder.name, parts, encoder.dtype), model.to(encoder.device))
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.backbone.parameters()).device
-
-    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        return self.encoder.tokenize(sentences)
 
     def train(self) -> Self:
         self.encoder.train()
@@ -231,7 +225,7 @@ class LanguageModelEvaluator:
         self.vectors = vectors
         self.seed = seed
         columns = () if data is None else data.columns
-        self.sentences = list(dict.fromkeys(sentence for column in columns for sentence in column))
+        self.sentences = list(dict.fromkeys(chain.from_iterable(columns)))
 
     @torch.no_grad()
     def measure(

@@ -32,6 +32,7 @@ from training.catalogue import PAIRS, TRIPLETS
 from training.data.dataset import Dataset
 from training.errors import InputError, first_line
 from training.models.encoder import Encoder
+from training.models.texts import numbered
 from training.objectives import training_data
 from training.trainer.config import RunConfig
 
@@ -82,7 +83,8 @@ class MinedNegatives:
 
     def examples(self, count: int = EXAMPLES) -> list[MinedTriplet]:
         """Returns the triplets of ``count`` rows, spread over the data."""
-        rows = np.linspace(0, len(self.data) - 1, min(count, len(self.data))).astype(int)
+        count = min(count, len(self.data))
+        rows = np.linspace(0, len(self.data) - 1, count).astype(int)
         triplets = []
         for row in np.unique(rows).tolist():
             sentences = [column[row] for column in self.data.columns]
@@ -92,14 +94,10 @@ class MinedNegatives:
     def write(self, folder: Path) -> None:
         """Writes a line for each triplet, atomically."""
         lines = [json.dumps({"notes": self.data.notes, "rows": len(self.data)})]
-        for row, *sentences, cosines in zip(
-            self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True
-        ):
-            lines.append(
-                json.dumps(
-                    {"row": row, "sentences": sentences, "cosines": cosines}, ensure_ascii=False
-                )
-            )
+        rows = zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
+        for row, *sentences, cosines in rows:
+            values = {"row": row, "sentences": sentences, "cosines": cosines}
+            lines.append(json.dumps(values, ensure_ascii=False))
         write_text(folder / FILE, "\n".join([*lines, ""]))
 
     @classmethod
@@ -116,9 +114,8 @@ class MinedNegatives:
             raise InputError(DAMAGED.format(file, first_line(error))) from error
         if head.rows != len(rows):
             raise InputError(DAMAGED.format(file, f"it has {len(rows)} of {head.rows} rows"))
-        columns = tuple(
-            list(column) for column in zip(*(row.sentences for row in rows), strict=True)
-        )
+        sentences = [row.sentences for row in rows]
+        columns = tuple(map(list, zip(*sentences, strict=True)))
         mined = replace(data, columns=columns, rows=[row.row for row in rows], notes=head.notes)
         return cls(mined, np.array([row.cosines for row in rows]))
 
@@ -148,17 +145,16 @@ def mine_negatives(
         raise InputError(
             f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}"
         )
-    sentences = list(dict.fromkeys(chain.from_iterable(data.columns)))
-    row_of = {text: row for row, text in enumerate(sentences)}
+    # The row of each text among the distinct sentences, column after column.
+    sentences, rows = numbered(chain.from_iterable(data.columns))
+    anchors = rows[: len(data)]
+    positives = rows[len(data) : 2 * len(data)]
+    candidates = np.unique(rows[len(data) :])
     vectors = torch.from_numpy(encoder.encode(sentences, **watch)).to(encoder.device)
-    anchors = [row_of[text] for text in data.columns[0]]
-    positives = [row_of[text] for text in data.columns[1]]
-    candidates = np.unique([row_of[text] for text in chain.from_iterable(data.columns[1:])])
     sources = f"{len(candidates):,} sentences"
     if len(candidates) > MAX_CANDIDATES:
-        candidates = np.sort(
-            np.random.default_rng(seed).choice(candidates, MAX_CANDIDATES, replace=False)
-        )
+        random = np.random.default_rng(seed)
+        candidates = np.sort(random.choice(candidates, MAX_CANDIDATES, replace=False))
         sources = f"{MAX_CANDIDATES:,} drawn of the sentences"
     negatives, cosines = _nearest(vectors, anchors, positives, candidates, margin)
     keep = [i for i, row in enumerate(negatives) if row >= 0]
@@ -205,9 +201,7 @@ def _nearest(
         limit = to_positive - margin * to_positive.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
         for row, anchor in enumerate(anchors[part]):
-            excluded = [
-                column_of[sentence] for sentence in excluded_of[anchor] if sentence in column_of
-            ]
+            excluded = [column_of[text] for text in excluded_of[anchor] if text in column_of]
             similarity[row, excluded] = -torch.inf
         best, columns = similarity.max(dim=1)
         has_negative = torch.isfinite(best).cpu().numpy()

@@ -75,9 +75,10 @@ class Preparation:
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
-        notes = [
-            f"the {part} is {words}" for part, words in extras.listed().items() if part in UNNAMED
-        ]
+        notes = []
+        for name, words in extras.listed().items():
+            if name in UNNAMED:
+                notes.append(f"the {name} is {words}")
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
@@ -104,11 +105,11 @@ class Preparation:
             )
         batches = MixedBatches(tokenized, config)
 
-        evaluator: Any = (
-            PairEvaluator(loss)
-            if learner.scores_pairs
-            else Evaluator(data, dev, loss, config, cosines)
-        )
+        evaluator: Any
+        if learner.scores_pairs:
+            evaluator = PairEvaluator(loss)
+        else:
+            evaluator = Evaluator(data, dev, loss, config, cosines)
         if learner.predicts_tokens:
             evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
 
@@ -131,7 +132,8 @@ class Preparation:
             sets = [own_data or load_one(name, self.home) for name in names_of(part.data)]
             if number == 0 and config.eval_data == HELD_OUT:
                 sets[0], dev = hold_out(sets[0], part.objective, config.seed)
-            data.append(join([part.facts.transform(rows, config.seed) for rows in sets]))
+            transformed = [part.facts.transform(rows, config.seed) for rows in sets]
+            data.append(join(transformed))
         if dev is not None or config.eval_data in (None, HELD_OUT):
             return data, dev
         if DataName.parse(config.eval_data).is_retrieval:
@@ -141,12 +143,12 @@ class Preparation:
     def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
         """Loads the base with all dimensions of its vectors, and returns the number that its folder keeps."""
         config = self.config
-        base = self.config.base
+        base = config.base
         if config.objective_class.scores_pairs:
             return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
-        sentences = chain.from_iterable(column for part in data for column in part.columns)
+        columns = chain.from_iterable(part.columns for part in data)
         encoder = Encoder.load(
             base,
             config.pooling,
@@ -154,16 +156,16 @@ class Preparation:
             device,
             self.home,
             config.seed,
-            vocabulary_of=sentences,
+            vocabulary_of=chain.from_iterable(columns),
         )
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(
                 f"max_length is {longest}, but {base} takes {encoder.max_length} tokens at most"
             )
-        drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
+        drops_out = has_dropout(encoder.backbone) or has_dropout(encoder.head)
         for part in config.parts:
-            if part.facts.needs_dropout and not drops:
+            if part.facts.needs_dropout and not drops_out:
                 raise InputError(
                     f"{base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
                     "choose another base"
@@ -206,13 +208,10 @@ class Preparation:
         training: list[Examples] = []
         loss: Examples | None = None
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
-            label: Callable[[Dataset], Examples]
+            target = part.facts.target
+            label: Callable[[Dataset], Examples] = partial(own_targets, target=target)
             if part.facts.needs_teacher():
-                label = Teacher(
-                    config, encoder, part.facts.target, self.home, self.should_stop
-                ).label
-            else:
-                label = partial(own_targets, target=part.facts.target)
+                label = Teacher(config, encoder, target, self.home, self.should_stop).label
             training.append(replace(label(rows), part=number))
             if loss is None:
                 loss_data = self._loss_data(part.facts, rows, evaluation)
@@ -233,15 +232,15 @@ class Preparation:
             if objective.scores_pairs:
                 raise
             return None
-        is_alike = (evaluation.kind, evaluation.label_names) == (
-            training.kind,
-            training.label_names,
-        )
+        has_same_labels = evaluation.label_names == training.label_names
+        is_alike = has_same_labels and evaluation.kind == training.kind
         if objective is OwnObjective and not is_alike:
             return None
         if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None
-        return transformed if len(transformed.columns) == len(training.columns) else None
+        if len(transformed.columns) != len(training.columns):
+            return None
+        return transformed
 
     def _model(
         self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int

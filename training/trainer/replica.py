@@ -91,16 +91,14 @@ class Replica:
         self.embeddings: Any = embeddings
         self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
-        # deepcopy does not copy objects that are in its memo.
-        memo = (
-            {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
-        )
+        memo: dict[int, Any] = {}
+        if self.shares_memory:
+            # deepcopy does not copy objects that are in its memo.
+            memo = {id(weight): weight for weight in backbone.parameters()}
         self.module = copy.deepcopy(backbone, memo).to(dtype).train()
         if self.device.type == "cpu":
             replace_dropout(self.module)
-        trained = {
-            name: weight for name, weight in backbone.named_parameters() if weight.requires_grad
-        }
+        trained = trained_weights(backbone)
         # The float32 weights and their copies, which are the same tensors if the replica is
         # float32.
         self.weights = list(trained.values())
@@ -109,18 +107,16 @@ class Replica:
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
         # The mask hides the padding, so any token id can be used for it.
-        batch = pad(ids, 0)
-        mask = None if batch.mask is None else batch.mask.to(self.device)
-        return MicroBatch(self.embeddings.rows(batch.ids.to(self.device)), mask, generator)
+        tokens, mask = pad(ids, 0).to(self.device)
+        return MicroBatch(self.embeddings.rows(tokens), mask, generator)
 
     def sync_weights(self, pieces: int) -> list[Callable[[], None]]:
         """Returns about ``pieces`` tasks that together copy the master weights into the replica."""
         if self.shares_memory:
             return []
         # Each task gets large and small weights, so that the tasks take equally long.
-        by_size = sorted(
-            zip(self.copies, self.weights, strict=True), key=lambda pair: -pair[1].numel()
-        )
+        pairs = zip(self.copies, self.weights, strict=True)
+        by_size = sorted(pairs, key=lambda pair: -pair[1].numel())
         return [partial(_copy_weights, by_size[first::pieces]) for first in range(pieces)]
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
@@ -204,6 +200,11 @@ class JointReplica(Replica):
         pairs = PairBatch(batch.rows, batch.mask, batch.split)
         # (B, 2 D)
         return sentence_means(cast("Any", self.module).hidden(pairs, inputs).float(), pairs)
+
+
+def trained_weights(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Returns the weights that are trained, by name."""
+    return {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
 
 
 @torch.no_grad()
@@ -328,7 +329,9 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * dropout_mask(x.shape, self.p, x.dtype) if self.training and self.p else x
+        if not self.training or self.p == 0:
+            return x
+        return x * dropout_mask(x.shape, self.p, x.dtype)
 
 
 def attention(
@@ -372,9 +375,11 @@ def replace_dropout(backbone: nn.Module) -> None:
                 parent.register_module(name, Dropout(child.p))
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
-    transformer = next(
-        (module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None
-    )
-    # Models without attention functions, such as MPNet, have an nn.Dropout in their attention.
-    if transformer is not None and transformer.is_backend_compatible():
-        transformer.set_attn_implementation(ATTENTION)
+    for module in backbone.modules():
+        if isinstance(module, PreTrainedModel):
+            # Models without attention functions, such as MPNet, have an nn.Dropout in their
+            # attention.
+            if module.is_backend_compatible():
+                module.set_attn_implementation(ATTENTION)
+            # The modules inside it share its attention.
+            return

@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 
 from training.atomic import write_text
 from training.data.dataset import Dataset
-from training.errors import InputError, first_line
+from training.errors import InputError, first_line, in_one_line
 from training.names import RUN, is_id, slug
 from training.objectives.base import is_own, own_name
 from training.sources.home import home_folder
@@ -79,10 +79,8 @@ class RunExtras:
         for name in (*NAMED, *UNNAMED):
             part = getattr(self, name)
             if isinstance(part, Dataset):
-                content = json.dumps(
-                    [part.columns, part.scores, part.labels, part.label_names]
-                ).encode()
-                digest = blake2b(content, digest_size=4).hexdigest()
+                content = json.dumps([part.columns, part.scores, part.labels, part.label_names])
+                digest = blake2b(content.encode(), digest_size=4).hexdigest()
                 words[name] = f"{part.name}, {len(part):,} {part.kind}, {digest}"
             elif part is not None:
                 words[name] = _place(part)
@@ -99,15 +97,17 @@ class RunExtras:
         """
         changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
         config = config.replace(**changes)
-        missing = [
-            name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))
-        ]
+        missing = []
+        for name in NAMED:
+            if getattr(self, name) is None and is_own(getattr(config, name)):
+                missing.append(name)
         if missing:
             raise InputError(_refusal(missing))
         return config
 
     def check_same(self, folder: Path) -> None:
         """Raises InputError if the run in ``folder`` was started with other objects."""
+        # The entries that only one of the two lists has.
         different = {name for name, _ in _read(folder).items() ^ self.listed().items()}
         if different:
             raise InputError(_refusal(sorted(different)))
@@ -148,16 +148,16 @@ class RunExtras:
         if name is None or not figures:
             return selection_metric(figures or {}, first)
         if name not in figures:
-            measured = [
-                figure for figure, value in figures.items() if isinstance(value, int | float)
-            ]
+            measured = [key for key, value in figures.items() if isinstance(value, int | float)]
             raise InputError(
                 f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}"
             )
         value = figures[name]
         if value is None:
             return None
-        return name, value if self.greater_is_better else -value
+        if self.greater_is_better:
+            return name, value
+        return name, -value
 
 
 def check_queueable(config: RunConfig, folder: Path | None = None) -> None:
@@ -269,7 +269,7 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
             yield status
         except BaseException as error:
             status.state = "failed" if isinstance(error, Exception) else "interrupted"
-            status.reason = " ".join(str(error).split()) or type(error).__name__
+            status.reason = in_one_line(error)
             raise
         finally:
             _write(file, status, created, started, time.time())

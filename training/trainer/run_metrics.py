@@ -91,8 +91,9 @@ def selection_metric(
     name = main_metric(figures, first)
     if name is None:
         return None
-    value = figures[name]
-    return name, value if RUN_METRICS[name].higher_is_better else -value
+    if RUN_METRICS[name].higher_is_better:
+        return name, figures[name]
+    return name, -figures[name]
 
 
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:

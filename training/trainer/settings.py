@@ -13,27 +13,35 @@ from training.objectives.base import names
 
 def whole_number(value: Any) -> Any:
     """Converts a whole number to int. A browser's JSON sends 8 as 8.0, and NumPy's integers are not int."""
-    return int(value) if isinstance(value, float | np.integer) and value.is_integer() else value
+    is_whole = isinstance(value, float | np.integer) and value.is_integer()
+    return int(value) if is_whole else value
 
 
 def listed(value: Any) -> Any:
     """Converts a list, or a text with commas, to a tuple. None becomes an empty tuple."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
-    return tuple(value or ()) if isinstance(value, list | tuple | None) else (value,)
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    return (value,)
 
 
 def joined(value: Any) -> Any:
     """Joins a list of names of data into one text."""
-    is_list = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
-    return "+".join(value) if is_list else value
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return "+".join(value)
+    return value
 
 
 def dimensions(value: Any) -> Any:
     """Converts dimensions to a tuple, largest first, without repetition."""
     numbers = set[int]()
     for item in listed(value):
-        number = int(item) if isinstance(item, str) and item.isdigit() else whole_number(item)
+        number = whole_number(item)
+        if isinstance(item, str) and item.isdigit():
+            number = int(item)
         # bool is a subclass of int.
         if type(number) is not int or not 1 <= number <= 65_536:
             raise ValueError(
@@ -158,6 +166,9 @@ def describe(name: str, field: FieldInfo) -> Setting:
         words = field.default
     elif not words and kind in (int, float) and field.default is not None:
         words = f"{field.default:g}"
+    limits = None
+    if low is not None:
+        limits = Range(low, high, "ge" in facts, kind is int, "lt" not in facts)
     return Setting(
         name=name,
         label=field.title or name,
@@ -169,8 +180,6 @@ def describe(name: str, field: FieldInfo) -> Setting:
         metavar=facts.get("metavar"),
         joint=facts.get("joint", ""),
         allowed=facts.get("choices", ()),
-        range=None
-        if low is None
-        else Range(low, high, "ge" in facts, kind is int, "lt" not in facts),
+        range=limits,
         is_optional=is_optional,
     )

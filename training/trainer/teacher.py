@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from training.data.dataset import Dataset, folded
+from training.data.gold import TOP_SCORE
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.encoder import Encoder
@@ -61,7 +62,8 @@ def own_targets(data: Dataset, target: str | None = None) -> Examples:
     if data.labels is not None:
         return Examples(data, Targets(torch.tensor(data.labels)))
     if data.scores is not None:
-        return Examples(data, Targets(torch.tensor(data.scores, dtype=torch.float32) / 5))
+        scores = torch.tensor(data.scores, dtype=torch.float32)
+        return Examples(data, Targets(scores / TOP_SCORE))
     return Examples(data)
 
 
@@ -79,7 +81,7 @@ class Teacher:
         home: str | Path | None,
         should_stop: ShouldStop,
     ) -> None:
-        self.name = name = str(config.teacher)
+        self.name = str(config.teacher)
         self.similarity = config.margin_similarity
         self.target = target
         self.should_stop = should_stop
@@ -87,10 +89,10 @@ class Teacher:
         self.dimension = student.dimension
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
-            self.model = open_model(name, None, config.dtype, str(student.device), home)
+            self.model = open_model(self.name, None, config.dtype, str(student.device), home)
         if not isinstance(self.model, VectorModel | PairModel):
             raise InputError(
-                f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
+                f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
@@ -112,16 +114,17 @@ class Teacher:
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
         # A bi-encoder has several similarities. The student learns the one that it is scored by.
-        name = (
-            self.similarity if isinstance(self.model, VectorModel) else next(iter(similarities[0]))
-        )
-        scores = [np.ascontiguousarray(part[name], dtype=np.float32) for part in similarities]
-        kind = "margins" if is_margin else "scores"
-        values = scores[0] - scores[1] if is_margin else scores[0]
-        return Examples(
-            data.with_note(f"targets are the {kind} of {self.name}"),
-            Targets(torch.from_numpy(values)),
-        )
+        similarity = self.similarity
+        if isinstance(self.model, PairModel):
+            [similarity] = similarities[0]
+        scores = [np.ascontiguousarray(part[similarity], np.float32) for part in similarities]
+        kind = "scores"
+        values = scores[0]
+        if is_margin:
+            kind = "margins"
+            values = scores[0] - scores[1]
+        note = f"targets are the {kind} of {self.name}"
+        return Examples(data.with_note(note), Targets(torch.from_numpy(values)))
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
         distinct, inverse = numbered(chain.from_iterable(data.columns))

@@ -55,7 +55,7 @@ from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
 from training.data.dataset import Data, Dataset, as_dataset, html_table
-from training.errors import InputError, StoppedError
+from training.errors import InputError, StoppedError, in_one_line
 from training.models.encoder import Encoder
 from training.models.model import open_model
 from training.names import RUN
@@ -232,7 +232,9 @@ def train(
     config = extras.named(config.replace(**names))
 
     # The main process makes a new folder, and tells the others.
-    path = None if folder == RUN and not is_main else run_folder(folder, home, config)
+    path = None
+    if is_main or folder != RUN:
+        path = run_folder(folder, home, config)
     if folder == RUN and accelerator.num_processes > 1:
         [path] = broadcast_object_list([path])
     state = None
@@ -243,40 +245,25 @@ def train(
 
     written = path if is_main else None
     step = state.step if state else None
-    result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
+    run_id = path.name if path else config.name
+    result = RunResult(run_id or "unsaved", "failed", 0, 0.0)
     with (
         record_run(written, home) as run_status,
         printing(on_event, progress) as show,
         EventLog(written, show if is_main else lambda _: None, step) as events,
     ):
-        trainer: Trainer | None = None
 
         def is_stopped() -> bool:
             if run_status.stop is not None and run_status.stop.exists():
                 return True
             return should_stop is not None and should_stop()
 
-        try:
+        def make_trainer() -> Trainer:
             if is_main:
                 events.open_trackers(config, path, step)
-            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
-            status, reason = trainer.run()
-            result = replace(result, status=status, reason=reason)
-        except StoppedError:
-            result = replace(result, status="stopped")
-        except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
-            reason = _explain(error, config)
-            is_unexplained = isinstance(error, RuntimeError) and reason == " ".join(
-                str(error).split()
-            )
-            # A full disk needs no traceback.
-            log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
-            result = replace(result, reason=reason)
-        except Exception as error:
-            events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
-            raise
-        if trainer is not None:
-            result = replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
+            return Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
+
+        result = _run(make_trainer, events, config, result)
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
             # The checkpoint is removed only after the end of the run has been written.
@@ -290,6 +277,31 @@ def train(
         for hook in extras.hooks("on_end"):
             hook(result)
     return result
+
+
+def _run(
+    make_trainer: Callable[[], Trainer], events: EventLog, config: RunConfig, result: RunResult
+) -> RunResult:
+    """Makes a trainer and runs it. A failure that the user can understand and mend is a result too."""
+    trainer: Trainer | None = None
+    try:
+        trainer = make_trainer()
+        status, reason = trainer.run()
+        result = replace(result, status=status, reason=reason)
+    except StoppedError:
+        result = replace(result, status="stopped")
+    except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
+        reason = _explain(error, config)
+        is_unexplained = isinstance(error, RuntimeError) and reason == in_one_line(error)
+        # A full disk needs no traceback.
+        log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
+        result = replace(result, reason=reason)
+    except Exception as error:
+        events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
+        raise
+    if trainer is None:
+        return result
+    return replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
 
 
 def _open_folder(
@@ -306,12 +318,11 @@ def _open_folder(
         written = RunConfig(**values)
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
-        states = [
-            event.get("state")
-            for event in read_events(folder / "events.jsonl")
-            if event["kind"] == "state"
-        ]
-        if states and states[-1] == "finished":
+        last_state = None
+        for event in read_events(folder / "events.jsonl"):
+            if event["kind"] == "state":
+                last_state = event.get("state")
+        if last_state == "finished":
             raise InputError(f"the run in {folder} is finished; there is nothing to resume")
         if is_main:
             recover(checkpoint)
@@ -338,7 +349,7 @@ def _open_folder(
 
 def _explain(error: Exception, config: RunConfig) -> str:
     """Explains in one line why the run failed and what to do."""
-    text = " ".join(str(error).split())
+    text = in_one_line(error)
     if os.strerror(errno.ENOSPC) in text:
         return "the disk is full: make room and resume the run"
     if isinstance(error, OSError | SafetensorError):
@@ -354,4 +365,4 @@ def _explain(error: Exception, config: RunConfig) -> str:
             f"{problem}, {rows} rows at a time: set mini_batch_size to {rows // 2}, which computes the same batches in "
             "parts, or use a smaller batch_size or max_length"
         )
-    return text or type(error).__name__
+    return text

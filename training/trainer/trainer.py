@@ -114,8 +114,7 @@ class Trainer:
 
         Returns "finished" or "stopped", and the reason if the run ended before its last step.
         """
-        # Micro-batches run in parallel threads, one per core. Threads inside of their operations
-        # would compete.
+        # Micro-batches run in parallel threads, one per core, so each operation uses one thread.
         threads = single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext()
         try:
             with threads:
@@ -180,18 +179,14 @@ class Trainer:
 
     def _run_steps(self) -> str | None:
         """Does the steps. Returns the reason if it ends before the last one. StoppedError or NonFiniteLossError."""
-        patience = self.config.patience
         while True:
             step = self.progress.step
             is_last = step == self.total_steps
             is_evaluated = step == self.progress.evaluated
             if not is_evaluated and (step % self.eval_every == 0 or is_last):
                 self._evaluate()
-                best = self.progress.best
-                # The steps since the best evaluation.
-                waited = 0 if best is None or is_last else step - best["step"]
-                if self._any_process(patience is not None and waited >= patience * self.eval_every):
-                    return f"no better figure in {patience} evaluations"
+                if self._any_process(not is_last and self._is_exhausted()):
+                    return f"no better figure in {self.config.patience} evaluations"
             if is_last:
                 return None
             if self._any_process(self.should_stop() or self._is_stopped_by_callback):
@@ -199,6 +194,14 @@ class Trainer:
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
             self._train_step()
+
+    def _is_exhausted(self) -> bool:
+        """Tells whether the patience is used up. False in a process that does not evaluate."""
+        patience = self.config.patience
+        best = self.progress.best
+        if patience is None or best is None or not self.accelerator.is_main_process:
+            return False
+        return self.progress.step - best["step"] >= patience * self.eval_every
 
     def _any_process(self, flag: bool) -> bool:
         """Tells whether the flag is true in any of the processes."""
@@ -234,12 +237,10 @@ class Trainer:
             self._next_batches = collate()
 
         self._pending_losses.append(losses)
-        self.meter.end_step(
-            sum(batch.sentences for batch in batches) * self.accelerator.num_processes
-        )
-        is_due = (
-            progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
-        )
+        sentences = sum(batch.sentences for batch in batches)
+        self.meter.end_step(sentences * self.accelerator.num_processes)
+        is_first_or_last = progress.step in (1, self.total_steps)
+        is_due = is_first_or_last or progress.step % self.train_event_every == 0
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
@@ -277,9 +278,8 @@ class Trainer:
         weights = [weight for weight in self.model.parameters() if weight.grad is not None]
         for weight in weights:
             weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
-        return torch.nn.utils.get_total_norm(
-            [weight.grad for weight in weights if weight.grad is not None]
-        )
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
 
     def _fetch_losses(self) -> None:
         """Moves pending losses to the host, several at a time because each transfer makes a GPU wait.
@@ -321,15 +321,14 @@ class Trainer:
     def _loss_by_data(self) -> dict[str, float]:
         """Returns the mean loss of each part of the data that had a batch since the last train event."""
         losses = self.progress.losses
-        recent = range(self.batches_done - len(losses), self.batches_done)
-        parts = [self.batches.part(batch)[0] for batch in recent]
+        losses_of: dict[int, list[float]] = {}
+        for batch, loss in enumerate(losses, self.batches_done - len(losses)):
+            part, _ = self.batches.part(batch)
+            losses_of.setdefault(part, []).append(loss)
         means = {}
-        for number, part in enumerate(self.config.parts):
-            of_part = [
-                loss for its_part, loss in zip(parts, losses, strict=True) if its_part == number
-            ]
-            if of_part:
-                means[f"{self.data[number].name}={part.objective}"] = fmean(of_part)
+        for part in sorted(losses_of):
+            name = f"{self.data[part].name}={self.config.parts[part].objective}"
+            means[name] = fmean(losses_of[part])
         return means
 
     @property
@@ -390,8 +389,8 @@ class Trainer:
         new_metric, new_value = new
         old_metric, old_value = old
         if new_metric != old_metric:
-            # The loss selects where the correlation is undefined. An evaluation with a correlation
-            # is better.
+            # The loss selects the model while the correlation is undefined. Any evaluation with a
+            # correlation is better.
             return old_metric == "loss"
         if new_value == old_value:
             # A few pairs have few different ranks. Among equal correlations the lower loss decides.
@@ -403,7 +402,7 @@ class Trainer:
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
         if self.folder is None or best is None:
-            # The run has kept no model.
+            # The run has not saved a model.
             return
         if name is None or not self.accelerator.is_main_process:
             return

@@ -50,6 +50,7 @@ from training.trainer.replica import (
     MicroBatch,
     PairReplica,
     Replica,
+    trained_weights,
 )
 
 # With fewer sentences, reading the weights from memory dominates the time.
@@ -71,7 +72,7 @@ class TrainingBatch:
     order: Tensor | None
     columns: int
     target: Tensor | None  # (B,)
-    # The number of the part of the data. Its objective is the loss.
+    # The number of the part of the data, whose objective computes the loss.
     part: int = 0
 
     @property
@@ -125,20 +126,15 @@ class TrainingModel(nn.Module):
         if isinstance(encoder, TrainableLanguageModel):
             # The word embeddings are also the weights of the output, which predicts any token. So
             # all rows are used.
-            self.backbone = (
-                _with_lora(encoder.backbone, rank, is_language_model=True)
-                if rank
-                else encoder.backbone
-            )
+            self.backbone = _with_lora(encoder.backbone, rank, is_language_model=True)
             self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
             return
         table = encoder.backbone.get_input_embeddings()
         # The folder of word vectors may say that they are not trained.
-        self.embeddings = CompactEmbedding(table, used).requires_grad_(
-            not rank and table.weight.requires_grad
-        )
+        trains_embeddings = not rank and table.weight.requires_grad
+        self.embeddings = CompactEmbedding(table, used).requires_grad_(trains_embeddings)
         table.requires_grad_(False)
-        self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
+        self.backbone = _with_lora(encoder.backbone, rank)
         if isinstance(encoder, TrainableCrossEncoder) and encoder.is_joint:
             self.replica = JointReplica(self.backbone, self.embeddings, encoder.dtype)
         elif isinstance(encoder, TrainableCrossEncoder):
@@ -158,13 +154,14 @@ class TrainingModel(nn.Module):
     ) -> TrainingBatch:
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = list(chain.from_iterable(columns))
-        rounds = 1
+        lengths = [len(sentence) for sentence in ids]
+        parts = self.num_micro_batches
         if self.mini_batch_size:
-            rounds = math.ceil(len(columns[0]) / self.mini_batch_size)
-        most = self.max_tokens and self.max_tokens // self.num_micro_batches
-        groups = split_by_length(
-            [len(sentence) for sentence in ids], rounds * self.num_micro_batches, most
-        )
+            parts *= math.ceil(len(columns[0]) / self.mini_batch_size)
+        most_tokens = None
+        if self.max_tokens:
+            most_tokens = self.max_tokens // self.num_micro_batches
+        groups = split_by_length(lengths, parts, most_tokens)
         micro_batches = []
         for number, rows in enumerate(groups):
             generator = np.random.default_rng([self.seed, step, number])
@@ -193,10 +190,9 @@ class TrainingModel(nn.Module):
         for number, batch in enumerate(batches):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
-        trained = [*self.objective.parameters(), *self.head.parameters()]
-        norms += [
-            torch.linalg.vector_norm(weight.grad) for weight in trained if weight.grad is not None
-        ]
+        for weight in (*self.objective.parameters(), *self.head.parameters()):
+            if weight.grad is not None:
+                norms.append(torch.linalg.vector_norm(weight.grad))
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
     def _accumulate(
@@ -207,41 +203,38 @@ class TrainingModel(nn.Module):
         at_a_time = self.num_micro_batches
         if len(micro_batches) <= at_a_time:
             outputs = self._forward(micro_batches)
-            loss, gradients = self._loss(
-                batch, [output.vectors.detach() for output in outputs], share
-            )
+            vectors = [output.vectors.detach() for output in outputs]
+            loss, gradients = self._loss(batch, vectors, share)
             return loss, self._backward(micro_batches, outputs, gradients, add)
 
-        # Gradient caching. On a CPU each micro-batch has its own generator for dropout. A GPU has
-        # one for all of them, whose states are kept for the second forward pass.
-        rounds = [
-            slice(start, start + at_a_time) for start in range(0, len(micro_batches), at_a_time)
-        ]
+        # Gradient caching. The second forward pass must draw the same dropout as the first. On a
+        # CPU each micro-batch has its own generator. A GPU has one for all of them, so its state
+        # before each forward pass is kept.
+        starts = range(0, len(micro_batches), at_a_time)
         device = self.encoder.device
         states = []
         vectors = []
-        for part in rounds:
+        for start in starts:
             states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
+            part = micro_batches[start : start + at_a_time]
             vectors += run_parallel(
-                [partial(self.replica.embed, micro_batch) for micro_batch in micro_batches[part]]
+                [partial(self.replica.embed, micro_batch) for micro_batch in part]
             )
         loss, gradients = self._loss(batch, vectors, share)
-        for part, state in zip(rounds, states, strict=True):
+        for start, state in zip(starts, states, strict=True):
             if state is not None:
                 torch.cuda.set_rng_state(state, device)
-            outputs = self._forward(micro_batches[part])
-            norms = self._backward(
-                micro_batches[part], outputs, gradients[part], add or part.start > 0
-            )
-            # Free the gradients of the outputs, each as large as the model, before the next forward
+            part = micro_batches[start : start + at_a_time]
+            outputs = self._forward(part)
+            part_gradients = gradients[start : start + at_a_time]
+            norms = self._backward(part, outputs, part_gradients, add or start > 0)
+            # Free the gradients of this round, each as large as the model, before the next forward
             # pass.
             del outputs
         return loss, norms
 
     def _forward(self, micro_batches: list[MicroBatch]) -> list[ForwardOutput]:
-        return run_parallel(
-            [partial(self.replica.forward, micro_batch) for micro_batch in micro_batches]
-        )
+        return run_parallel([partial(self.replica.forward, batch) for batch in micro_batches])
 
     def _loss(
         self, batch: TrainingBatch, parts: Sequence[Tensor], share: float
@@ -263,16 +256,13 @@ class TrainingModel(nn.Module):
     ) -> list[Tensor]:
         """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
         backward = self.replica.backward
-        run_parallel(
-            [
-                partial(backward, output, grad)
-                for output, grad in zip(outputs, gradients, strict=True)
-            ]
-        )
+        pairs = zip(outputs, gradients, strict=True)
+        run_parallel([partial(backward, output, gradient) for output, gradient in pairs])
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
-        input_gradients = [
-            output.input_gradient for output in outputs if output.input_gradient is not None
-        ]
+        input_gradients = []
+        for output in outputs:
+            if output.input_gradient is not None:
+                input_gradients.append(output.input_gradient)
         if input_gradients and self.embeddings is not None:
             rows = [batch.rows for batch in micro_batches]
             # The longest task starts first.
@@ -298,13 +288,12 @@ class TrainingModel(nn.Module):
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, object]]:
         """Returns Adam's parameter groups. Biases and the weights of norms are not decayed."""
-        trained = [weight for weight in self.parameters() if weight.requires_grad]
+        trained = trained_weights(self).values()
+        decayed = [weight for weight in trained if weight.ndim > 1]
+        others = [weight for weight in trained if weight.ndim <= 1]
         return [
-            {
-                "params": [weight for weight in trained if weight.ndim > 1],
-                "weight_decay": weight_decay,
-            },
-            {"params": [weight for weight in trained if weight.ndim <= 1], "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": weight_decay},
+            {"params": others, "weight_decay": 0.0},
         ]
 
 
@@ -356,7 +345,7 @@ class Loss(nn.Module):
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """Returns ``matryoshka_dims`` and D, largest first; empty without such. InputError if one exceeds D."""
+    """Returns ``matryoshka_dims`` and D, largest first; nothing without dims. InputError if one exceeds D."""
     dims = set(dims)
     if not dims:
         return []
@@ -393,6 +382,9 @@ def split_by_length(
 
 
 def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) -> nn.Module:
+    """Adds adapters of this rank to a backbone; rank 0 returns it as it is."""
+    if rank == 0:
+        return backbone
     if isinstance(backbone, WordBackbone):
         raise InputError(
             "LoRA adapts transformers; a model of word vectors is trained as a whole, with lora_rank 0"
