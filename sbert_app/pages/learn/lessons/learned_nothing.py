@@ -24,7 +24,6 @@ from sbert_app.pages.learn.lesson import (
     styled,
     table,
 )
-from sbert_app.process import is_ending
 from sbert_app.services.experiments.defects import (
     DEFECTS,
     NOTEBOOK,
@@ -63,7 +62,8 @@ def _train(context: Context, defects: Sequence[str]) -> DefectRun:
     if not _training.acquire(blocking=False):
         raise InputError("somebody else is training in this lesson: tick the box again in a minute")
     try:
-        return train_with(defects, context.setup.seed, STEPS, context.runs.home, is_ending.is_set)
+        watch = context.watch.stage(f"Training {STEPS} steps")
+        return train_with(defects, context.setup.seed, STEPS, context.runs.home, watch)
     finally:
         _training.release()
 

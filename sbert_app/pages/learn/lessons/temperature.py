@@ -91,9 +91,12 @@ def measure(context: Context, start: str) -> Trainings:
     sample = samples.encode_sample(context, model, TEST_PAIRS)
     first, second = sample.by_pooling["mean"]
     before = _cosines(None, first, second, sample.pairs.gold)
-    after = []
+    after: list[Trained] = []
+    watch = context.watch.stage(f"Training {len(TEMPERATURES)} times")
     with samples.Timed() as timed:
         for temperature in TEMPERATURES:
+            watch.check()
+            watch.report(len(after), None, len(TEMPERATURES))
             weight = _train(
                 torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed
             )

@@ -9,6 +9,7 @@ import pytest
 
 from sbert_app.pages.learn.lesson import Context
 from sbert_app.pages.learn.lessons import learned_nothing
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.experiments import defects
 from sbert_app.services.experiments.defects import (
     COMBINATIONS,
@@ -100,4 +101,4 @@ def test_one_visitor_trains_at_a_time_and_a_stop_is_no_result(home):
     with learned_nothing._training, pytest.raises(InputError, match="somebody else is training"):
         learned_nothing.show(context, [], True)
     with pytest.raises(StoppedError):
-        train_with((), 0, 12, home, should_stop=lambda: True)
+        train_with((), 0, 12, home, Watch(should_stop=lambda: True))
