@@ -38,6 +38,12 @@ from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import OWN, Corpus, vector_columns
 from sbert_app.services.corpus.open_corpora import KeptCorpus
+from sbert_app.services.corpus.search import (
+    MAX_COUNTED,
+    NEAR,
+    NearDuplicates,
+    find_near_duplicates,
+)
 from sbert_app.services.store.documents import check_text
 from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
@@ -303,8 +309,12 @@ class _ExplorePage:
             self.services.models.get(model, VectorModel, None, "document")
             watch = watch.stage(step)
         embedded = embeddings.embed(key, model, watch=watch)
+        duplicates = None
+        if len(corpus) <= MAX_COUNTED:
+            duplicates = find_near_duplicates(embedded, watch=watch.stage("Counting duplicates"))
         is_example = choice.source == EXAMPLE
-        update[self.tab.status] = macro("explore/corpus")(embedded, is_example, encoder_name)
+        count = count_of_corpus(corpus, duplicates)
+        update[self.tab.status] = macro("explore/corpus")(embedded, is_example, encoder_name, count)
         update[self.open_corpus] = OpenCorpus(key, model, encoder_name, is_example)
         return update
 
@@ -364,3 +374,22 @@ class _ExplorePage:
             sheet=sheet,
         )
         return self.corpora.keep(path, record, Path(choice.array) if choice.array else None)
+
+
+def count_of_corpus(corpus: Corpus, duplicates: NearDuplicates | None) -> str:
+    """How many rows a corpus has, and how many are empty or duplicates; near-duplicates if they were counted."""
+    copies = len(corpus) - len(set(corpus.sentences))
+    parts = []
+    if corpus.empty:
+        parts.append(f"{corpus.empty:,} empty")
+    if copies:
+        parts.append(format_count(copies, "exact duplicate"))
+    stay = ""
+    if duplicates is not None:
+        originals = len(duplicates.originals)
+        stay = f"; {originals:,} stay"
+        near = len(corpus) - copies - originals
+        if near > 0:
+            parts.append(f"{format_count(near, 'near-duplicate')} (cosine {NEAR} or more)")
+    total = format_count(len(corpus) + corpus.empty, "row" if corpus.empty else "sentence")
+    return f"{total}: {', '.join(parts)}{stay}" if parts else total

@@ -21,6 +21,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import Unusual, find_unusual
 from sbert_app.services.corpus.search import (
     MAX_PAIRS,
+    NEAR,
     NearDuplicates,
     Nearest,
     SimilarPairs,
@@ -62,7 +63,7 @@ class _PairsTab:
             self.duplicate_threshold = gr.Slider(
                 0.5,
                 1,
-                0.95,
+                NEAR,
                 step=0.01,
                 label="Minimum cosine of a duplicate",
                 min_width=240,
@@ -277,7 +278,10 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     for first, others in sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_PAIRS_SHOWN]:
         listed = [shorten(sentence) for sentence in others[:MOST_OF_GROUP]]
         rows.append((shorten(corpus.sentences[first]), listed, len(others)))
-    return macro("explore/near_duplicates")(duplicates, len(corpus), points, rows, len(groups))
+    is_of_pairs = len(corpus.text_columns) > 1
+    return macro("explore/near_duplicates")(
+        duplicates, len(corpus), points, rows, len(groups), is_of_pairs
+    )
 
 
 def shared_sentences(
