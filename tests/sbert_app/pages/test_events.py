@@ -128,6 +128,13 @@ def lesson_that_measures(measure: Callable[..., Measurement]) -> learn._LessonVi
     return learn._LessonView(services, lessons()[4], Demo([], measure), outputs, column, reset, tab)
 
 
+@pytest.mark.parametrize("name", ["bulk", "label"])
+def test_a_page_has_one_primary_button(pages: list[gr.Blocks], name: str):
+    app = dict(zip(PAGES, pages, strict=True))[name]
+    buttons = [block for block in app.blocks.values() if isinstance(block, gr.Button)]
+    assert sum(button.variant == "primary" for button in buttons) == 1
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_lessons_answer_to_an_older_question_is_not_shown(fails: bool):
     answers: list[dict] = []
