@@ -26,6 +26,7 @@ from sbert_app.pages.learn.lesson import (
 )
 from sbert_app.services.experiments.defects import (
     DEFECTS,
+    EVALUATED,
     NOTEBOOK,
     STEPS,
     DefectRun,
@@ -41,7 +42,7 @@ _training = threading.Lock()
 # factor of the values.
 CURVES = {
     "loss": ("loss_steps", "losses", 1),
-    "ρ ×100 on STSb dev": ("steps", "rho", 100),
+    f"ρ ×100 on {EVALUATED} pairs of STSb dev": ("steps", "rho", 100),
     "cosine of random pairs": ("steps", "random_cosine", 1),
 }
 

@@ -92,6 +92,8 @@ def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home,
     assert "loss 3.142" in html and "The learning rate is 0" in html
     assert ", ".join(DEFECTS[name] for name in NOTEBOOK) in html and "no defect" in html
     assert len(figure.data) == len(learned_nothing.CURVES) * (3 + 3 + 1)
+    titles = [annotation.text for annotation in figure.layout.annotations]
+    assert "ρ ×100 on 200 pairs of STSb dev" in titles
     same, _ = learned_nothing.show(context, [], False)
     assert len(same.data) == len(learned_nothing.CURVES) * 3
 
