@@ -41,6 +41,7 @@ from sbert_app.pages.components.pickers import (
 )
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
+from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, leave_one_out_by_name
@@ -366,7 +367,7 @@ class TwoSentences:
 
     def _scores(self, answer: Answer) -> Update:
         """Returns the update that shows an answer. Missing curves are measured in the background."""
-        progress = None
+        progress: TaskProgress | None = None
         errors = list(answer.errors)
         curves = []
         for comparison in answer.comparisons:
