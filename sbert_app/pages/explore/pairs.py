@@ -54,6 +54,7 @@ class _PairsTab:
         self.services = services
         self.open_corpus = shared.open_corpus
         self.corpus_ids = shared.corpus_ids
+        self.counts = shared.counts
         gr.HTML(messages.section("Duplicates, within this corpus or of another one"))
         with gr.Row(elem_classes="explore-controls"):
             hint = "One of your corpora, or a named data set such as stsb:train"
@@ -118,7 +119,7 @@ class _PairsTab:
         inputs = [self.open_corpus, self.k, self.threshold, self.hide]
         no_pairs = {self.table: "", self.download: hidden()}
         downloads = (self.download_kept, self.download_all, self.download_shared)
-        no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None}
+        no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None, self.counts: ""}
         cleared = {
             **no_pairs,
             **no_duplicates,
@@ -177,7 +178,11 @@ class _PairsTab:
             status = near_duplicates(duplicates, corpus)
             for warning in embedded.warnings:
                 status += messages.note(warning)
-            return {self.duplicates.status: status, **self._files(corpus, duplicates, folder)}
+            return {
+                self.duplicates.status: status,
+                self.counts: count_of_corpus(corpus, duplicates),
+                **self._files(corpus, duplicates, folder),
+            }
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
@@ -282,6 +287,27 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     return macro("explore/near_duplicates")(
         duplicates, len(corpus), points, rows, len(groups), is_of_pairs
     )
+
+
+def count_of_corpus(corpus: Corpus, duplicates: NearDuplicates | None) -> str:
+    """How many rows a corpus has, and how many are empty or duplicates; near-duplicates if they were counted."""
+    copies = len(corpus) - len(set(corpus.sentences))
+    parts = []
+    if corpus.empty:
+        parts.append(f"{corpus.empty:,} empty")
+    if copies:
+        parts.append(format_count(copies, "exact duplicate"))
+    stay = ""
+    if duplicates is not None:
+        originals = len(duplicates.originals)
+        stay = f"; {originals:,} stay"
+        near = len(corpus) - copies - originals
+        if near > 0:
+            parts.append(
+                f"{format_count(near, 'near-duplicate')} (cosine {duplicates.threshold:.2f} or more)"
+            )
+    total = format_count(len(corpus) + corpus.empty, "row" if corpus.empty else "sentence")
+    return f"{total}: {', '.join(parts)}{stay}" if parts else total
 
 
 def shared_sentences(

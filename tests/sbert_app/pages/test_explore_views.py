@@ -9,7 +9,7 @@ from markup import HOSTILE, assert_escaped
 from sbert_app.figures.map import Labels
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search
-from sbert_app.pages.explore.page import count_of_corpus
+from sbert_app.pages.explore.pairs import count_of_corpus
 from sbert_app.services.clusters.clustering import HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster, Topics
 from sbert_app.services.corpus.corpus import Corpus
@@ -23,6 +23,9 @@ from sbert_app.services.corpus.search import (
     SimilarPairs,
 )
 from sbert_app.services.maps.corpus_map import MapResult
+from training.names import ModelName
+
+OPEN = open_corpus.OpenCorpus("key", ModelName("m"))
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def test_texts_of_a_corpus_are_escaped(embedded):
     hit = Hit(0, HOSTILE, 0.9, 1, 0.8, 1)
     result = SearchResult("query", [hit], 3, True, 1.0, 2.0, [hit], 3.0, 3, HOSTILE)
     for html in (
-        macro("explore/corpus")(embedded, False, "m", "3 sentences"),
+        macro("explore/corpus")(embedded, OPEN, "3 sentences"),
         map_figure.nearest([embedded, embedded], 0),
         search.search_status(result),
         search.hits(result),
@@ -82,7 +85,7 @@ def test_the_map_of_a_run_says_what_it_keeps(embedded):
 
 
 def test_corpora_clusters_singletons_and_the_rest_are_counted(embedded):
-    html = macro("explore/corpus")(embedded, True, "m", "3 sentences")
+    html = macro("explore/corpus")(embedded, replace(OPEN, is_example=True), "3 sentences")
     assert "example · 3 sentences · column: " in html
     groups = [
         Cluster(1, np.array([0]), ["dog"], [0], None),
