@@ -54,7 +54,7 @@ class Services:
     taken: TakenFiles
     temp: TempFolder
     tasks: TaskRunner = field(default_factory=TaskRunner)
-    # The calibration of each model, until it is done; it stays if it failed.
+    # The calibrations that are running or have failed, by model.
     _calibrations: dict[str, Task] = field(default_factory=dict)
 
     @classmethod

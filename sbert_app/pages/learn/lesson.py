@@ -68,7 +68,10 @@ STANDARD = Setup()
 
 @dataclass(frozen=True)
 class Context:
-    """What a demo measures with. Its ``watch`` receives the progress, and does not distinguish measurements."""
+    """The models, the runs and the setup of a measurement, and a watch for its progress.
+
+    Contexts that differ in their watches only are equal, so that they share what is stored for them.
+    """
 
     models: ModelCache
     runs: RunStore

@@ -36,7 +36,7 @@ SIMILAR_FROM = 4.0
 # The sources of sentences to search in.
 EXAMPLES = "examples"
 DATA = "data"
-# The sentences between two reports of the progress.
+# The number of sentences between two progress reports.
 CHUNK = 64
 # An untrained transformer.
 RANDOM_WEIGHTS = "scratch:6x384"
