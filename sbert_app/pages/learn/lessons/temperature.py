@@ -140,7 +140,10 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
     rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, setup.seed)]
     sentences = [everything.first[row] for row in rows]
     sentences += [everything.second[row] for row in rows]
-    first, second = np.split(context.encoder_of(model).encode(sentences, normalize=False), 2)
+    encoder = context.encoder_of(model)
+    watch = samples.encoding(context, sentences, model)
+    vectors = encoder.encode(sentences, False, watch.on_progress, watch.should_stop)
+    first, second = np.split(vectors, 2)
     return first, second
 
 
