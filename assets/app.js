@@ -143,13 +143,15 @@
   // Gradio selects the first tab before it asks what the address says.
   let isRestored = false;
   window.addressIsRestored = () => { isRestored = true; };
+  const LONGEST_VALUE = 4000; // in characters; the server refuses an address that is much longer
   window.rememberControls = (ids, silent, values) => {
     if (!isRestored) return;
     const url = new URL(location.href), same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
     ids.forEach((id, n) => {
       url.searchParams.delete(id);
       if (silent[n].some((value) => same(value, values[n]))) return;
-      if (`${values[n]}`.startsWith("/")) return; // an upload, by its path on the server, which opens nothing
+      const text = `${values[n]}`;
+      if (text.startsWith("/") || text.length > LONGEST_VALUE) return; // an upload by its path on the server opens nothing
       for (const each of [values[n]].flat()) url.searchParams.append(id, each ?? "");
     });
     window.showAddress(url);

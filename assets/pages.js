@@ -6,10 +6,13 @@
     return {__type__: "update", value: at < 0 ? label : `${label}: ${missing[at]}`, interactive: at < 0};
   };
 
-  // Compare: the lines in the second tab stay until the window is closed, for each link that has sent some.
+  // Compare: lines that are too long for the address stay until the window is closed, for each link that has sent some.
   const linesKey = () => `sbert-lab-lines ${new URLSearchParams(location.search).get("sentences") || ""}`;
   window.keepLines = (text) => sessionStorage.setItem(linesKey(), text);
-  window.keptLines = () => sessionStorage.getItem(linesKey()) ?? {__type__: "update"};
+  window.keptLines = () => {
+    const isInAddress = new URLSearchParams(location.search).has("lines");
+    return (!isInAddress && sessionStorage.getItem(linesKey())) || {__type__: "update"};
+  };
 
   // Bulk and Train: a state has no value in the browser, so an element has the id of what is shown. What was chosen for
   // a file holds for no other; the models stay.
@@ -112,6 +115,7 @@
     clearTimeout(check);
     check = setTimeout(() => document.querySelector("#answer.stale") && window.askAgain?.(), 1500);
     const url = new URL(location.href), query = url.searchParams;
+    if (query.get("tab") === "many" && !query.has("a")) return; // a link to the other tab carries no pair
     const isStep = query.has("a") && Date.now() - (window.answeredAt || 0) > 3000;
     window.answeredAt = Date.now();
     query.delete("second");

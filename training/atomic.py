@@ -192,10 +192,10 @@ def recover(folder: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def folder_size(folder: Path) -> int:
+def folder_size(folder: Path, least: int = 0) -> int:
     """Sums the bytes of all files below ``folder``, which may change at the same time.
 
-    Links and unreadable files count 0.
+    A file counts ``least`` bytes or more. Links and unreadable files count 0.
     """
     total = 0
     # Path.rglob fails if a folder is removed while it is read.
@@ -204,7 +204,7 @@ def folder_size(folder: Path) -> int:
             file = Path(parent, name)
             with suppress(OSError):
                 if not file.is_symlink():
-                    total += file.stat().st_size
+                    total += max(least, file.stat().st_size)
     return total
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 from sbert_app.formats import format_bytes
 from sbert_app.process import regularly
 from sbert_app.services.access import AccessPolicy
-from sbert_app.services.background.tasks import TaskRunner
+from sbert_app.services.background.tasks import Task, TaskProgress, TaskRunner
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare.calibration import stored_curve
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpora, SharedSentences
@@ -27,6 +27,7 @@ from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
 from training.models.model import Model, VectorModel
 from training.names import ModelName
+from training.pooling import PAPER_POOLINGS
 from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
@@ -53,8 +54,8 @@ class Services:
     taken: TakenFiles
     temp: TempFolder
     tasks: TaskRunner = field(default_factory=TaskRunner)
-    # By model: whether it is being calibrated; False if that failed.
-    _calibrating: dict[str, bool] = field(default_factory=dict)
+    # The calibrations that are running or have failed, by model.
+    _calibrations: dict[str, Task] = field(default_factory=dict)
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
@@ -114,30 +115,36 @@ class Services:
             )
 
     def calibrate_later(self, model: str, pooling: str) -> None:
-        """Calibrates the cosine of a model in a background thread: this pooling first, then the others.
+        """Calibrates the cosine of a model in the background: this pooling first, then the others.
 
         A model that cannot be calibrated is not tried again. Nothing is sent to an endpoint.
         """
-        if model in self._calibrating or ModelName.parse(model).endpoint:
+        if model in self._calibrations or ModelName.parse(model).endpoint:
             return
-        self._calibrating[model] = True
-        thread = threading.Thread(
-            target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True
-        )
-        thread.start()
 
-    def is_calibrating(self, model: str) -> bool:
-        """Whether a model is being calibrated."""
-        return self._calibrating.get(model, False)
+        def calibrate(watch: Watch) -> None:
+            try:
+                self._calibrate(model, pooling, watch)
+            except InputError as error:
+                log.warning("%s could not be calibrated: %s", model, error)
+            except Exception:
+                log.exception("%s could not be calibrated", model)
+            else:
+                del self._calibrations[model]
 
-    def _calibrate(self, model: str, pooling: str) -> None:
-        try:
-            encoder = self.models.get(model, VectorModel)
-            poolings = dict.fromkeys((pooling, "mean", "max", "cls"))
-            for name in filter(encoder.allows_pooling, poolings):
-                stored_curve(encoder.with_pooling(name), self.settings.home)
-        except InputError as error:
-            log.warning("%s could not be calibrated: %s", model, error)
-            self._calibrating[model] = False
-        else:
-            del self._calibrating[model]
+        task = Task(f"Calibrating {model}", calibrate)
+        self._calibrations[model] = task
+        task.start()
+
+    def calibration_progress(self, model: str) -> TaskProgress | None:
+        """The progress of the calibration of a model; None if it is not being calibrated."""
+        task = self._calibrations.get(model)
+        return task.progress if task is not None and task.is_alive() else None
+
+    def _calibrate(self, model: str, pooling: str, watch: Watch) -> None:
+        encoder = self.models.get(model, VectorModel)
+        names = dict.fromkeys((pooling, *PAPER_POOLINGS))
+        poolings = [name for name in names if encoder.allows_pooling(name)]
+        for number, name in enumerate(poolings):
+            part = watch.part(number / len(poolings), (number + 1) / len(poolings))
+            stored_curve(encoder.with_pooling(name), self.settings.home, part)

@@ -229,7 +229,7 @@ def test_the_endpoints_are_described_behind_a_link_of_every_page(open_page, app_
     expect(page.locator("body")).to_contain_text("/api/compare")
 
 
-def test_many_sentences_and_what_they_cost(open_page):
+def test_many_sentences_and_what_they_cost(open_page, app_url):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()
     tab(page, "Many sentences")
@@ -247,9 +247,17 @@ def test_many_sentences_and_what_they_cost(open_page):
     for stale in ("#cosine-matrix", "#cross-matrix", "#times table"):
         expect(page.locator(stale)).to_be_hidden()
     page.fill("#lines textarea", "One.\nTwo.")
-    page.wait_for_function("sessionStorage.getItem('sbert-lab-lines ') === 'One.\\nTwo.'")
+    page.wait_for_url(re.compile("lines=One.%0ATwo."))
     page.reload()
     expect(page.locator("#lines textarea")).to_have_value("One.\nTwo.")
+    # The link has the lines in another browser too; those that are too long for it stay in this one.
+    other = open_page(page.url.removeprefix(app_url))
+    expect(other.locator("#lines textarea")).to_have_value("One.\nTwo.")
+    text = "\n".join(f"Sentence {number} is long enough." for number in range(200))
+    page.fill("#lines textarea", text)
+    page.wait_for_function("!location.search.includes('lines=')")
+    page.reload()
+    expect(page.locator("#lines textarea")).to_have_value(text)
 
 
 @pytest.mark.slow

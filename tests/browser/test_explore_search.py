@@ -130,6 +130,9 @@ class TestSimilarPairs:
         slide(page, "#repeats-threshold", 0.5)
         page.click("#repeats-go")
         expect(page.locator("#repeats-status")).to_contain_text("a cosine of 0.50 or more")
+        expect(page.locator("#corpus-status")).to_contain_text(
+            "near-duplicates (cosine 0.50 or more)"
+        )
         expect(page.locator("#repeats-stop")).to_be_hidden()
         page.locator("#repeats-against input").fill("stsb:dev")
         page.locator("#repeats-against input").press("Enter")

@@ -114,6 +114,7 @@ def test_5_n_is_extrapolated_and_rates_are_measured_again_in_their_place(open_pa
     page.evaluate(HEIGHTS_OF_FRAMES)
     before = page.locator("#result-5 .measured").inner_text()
     page.locator("#learn-again").click()
+    expect(page.locator("#progress-5 [role=progressbar]")).to_be_visible()
     expect(page.locator("#result-5 .measured")).not_to_have_text(before)
     page.wait_for_timeout(500)  # in which the figure is drawn
     assert len(page.evaluate("window.heights")) == 1

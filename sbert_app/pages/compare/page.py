@@ -40,12 +40,12 @@ def build(services: Services) -> None:
         with gr.Tab("Many sentences", id="many") as many:
             lines = _many_sentences(services)
     # The first tab writes its question to the address itself.
-    remember(inputs_of(many), tabs)
+    remember(inputs_of(many, gr.Textbox), tabs)
 
     def opened(request: gr.Request) -> Any:
         """Fills in the sentences that another page has sent: /?tab=many&sentences=<token>."""
         token = request.query_params.get("sentences")
-        if not token:
+        if not token or lines.elem_id in request.query_params:
             return gr.skip()
         try:
             sentences = services.shared_sentences.sentences(token)

@@ -25,7 +25,13 @@ from sbert_app.pages.components.events import (
     run_js,
 )
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
-from sbert_app.pages.components.messages import ask_first, error_message, note, waiting
+from sbert_app.pages.components.messages import (
+    ask_first,
+    error_message,
+    note,
+    progress_bar,
+    waiting,
+)
 from sbert_app.pages.components.pickers import (
     cross_encoder_picker,
     model_picker,
@@ -36,6 +42,7 @@ from sbert_app.pages.components.pickers import (
 )
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
+from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, leave_one_out_by_name
@@ -76,6 +83,7 @@ class TwoSentences:
                 "a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair"
             )
         self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
+        self.calibrating = gr.HTML(elem_id="calibrating")
         self.ask_reason = gr.Button(
             "Why? Leave out each word", size="sm", visible=False, elem_id="ask-reason"
         )
@@ -120,6 +128,7 @@ class TwoSentences:
             self.ask_reason,
             self.stop,
             self.download,
+            self.calibrating,
             self.calibration,
             self.download_needed,
         ]
@@ -171,7 +180,7 @@ class TwoSentences:
             self.calibration,
             self.show_calibrated,
             [self.questions],
-            [self.answer, self.calibration],
+            [self.answer, self.calibrating, self.calibration],
         )
         # The inputs are stored before the download stops, so that a change that waits for its end
         # does not restart it.
@@ -327,12 +336,13 @@ class TwoSentences:
             yield {self.stop: hidden()}
 
     def show_calibrated(self, questions: Questions) -> Update:
-        """Shows the scores again once the curves of their models have been measured."""
+        """Shows the progress of a calibration, and then the scores with it."""
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer):
             return {self.calibration: gr.skip()}
-        if any(self.services.is_calibrating(comparison.model) for comparison in answer.comparisons):
-            return {self.calibration: gr.skip()}
+        for comparison in answer.comparisons:
+            if progress := self.services.calibration_progress(comparison.model):
+                return {self.calibrating: progress_bar(progress)}
         return self._scores(answer)
 
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
@@ -359,12 +369,13 @@ class TwoSentences:
             self.answer: "",
             self.ask_reason: hidden(),
             self.download: hidden(),
+            self.calibrating: "",
             self.calibration: gr.update(active=False),
         }
 
     def _scores(self, answer: Answer) -> Update:
         """Returns the update that shows an answer. Missing curves are measured in the background."""
-        pending = False
+        progress: TaskProgress | None = None
         errors = list(answer.errors)
         curves = []
         for comparison in answer.comparisons:
@@ -373,9 +384,13 @@ class TwoSentences:
             errors += problems
             if None in by_pooling.values():
                 self.services.calibrate_later(comparison.model, comparison.pooling)
-                pending = pending or self.services.is_calibrating(comparison.model)
-        html = answers.result(answer, curves, measuring=pending, errors=errors)
-        return {self.answer: html, self.calibration: gr.update(active=pending)}
+                progress = progress or self.services.calibration_progress(comparison.model)
+        html = answers.result(answer, curves, measuring=progress is not None, errors=errors)
+        return {
+            self.answer: html,
+            self.calibrating: progress_bar(progress) if progress else "",
+            self.calibration: gr.update(active=progress is not None),
+        }
 
     def _curves(self, comparison: Comparison) -> tuple[dict[str, Calibration | None], list[Markup]]:
         """Returns the curve of each pooling, and the problems of the user's own curves, as HTML."""

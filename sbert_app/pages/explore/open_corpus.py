@@ -80,11 +80,13 @@ class Shared:
         clustering: the gr.State of the `ClusterSettings` of the clusters on the page and of the
             colours of the map.
         corpus_ids: the gr.BrowserState of the ids of the corpora that this browser has opened.
+        counts: the gr.State of the numbers of rows and duplicates that the tab of duplicates found.
     """
 
     open_corpus: Any
     clustering: Any
     corpus_ids: Any
+    counts: Any
 
 
 @dataclass(frozen=True)

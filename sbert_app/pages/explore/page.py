@@ -38,6 +38,10 @@ from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import OWN, Corpus, vector_columns
 from sbert_app.services.corpus.open_corpora import KeptCorpus
+from sbert_app.services.corpus.search import (
+    MAX_COUNTED,
+    find_near_duplicates,
+)
 from sbert_app.services.store.documents import check_text
 from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
@@ -115,7 +119,8 @@ class _ExplorePage:
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart
         # of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
-        self.shared = Shared(self.open_corpus, gr.State(ClusterSettings()), self.corpus_ids)
+        clustering = gr.State(ClusterSettings())
+        self.shared = Shared(self.open_corpus, clustering, self.corpus_ids, gr.State(""))
         gr.HTML(messages.heading("Explore", TAGLINE))
         with gr.Row(elem_classes="explore-head"):
             status = gr.HTML(
@@ -203,6 +208,10 @@ class _ExplorePage:
         restored = restored.then(self.take, None, taken, **event_options(queue=False))
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.offer_vectors, self.upload, self.vectors, **event_options())
+        counts = self.shared.counts
+        counts.change(
+            self.show_counts, [self.open_corpus, counts], self.tab.status, **event_options()
+        )
         opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
         own = [self.own_corpus, self.corpus_ids]
         listed = [self.source, self.corpus_ids]
@@ -305,10 +314,21 @@ class _ExplorePage:
             self.services.models.get(model, VectorModel, None, "document")
             watch = watch.stage(step)
         embedded = embeddings.embed(key, model, watch=watch)
-        is_example = choice.source == EXAMPLE
-        update[self.tab.status] = macro("explore/corpus")(embedded, is_example, encoder_name)
-        update[self.open_corpus] = OpenCorpus(key, model, encoder_name, is_example)
+        duplicates = None
+        if len(corpus) <= MAX_COUNTED:
+            duplicates = find_near_duplicates(embedded, watch=watch.stage("Counting duplicates"))
+        open_corpus = OpenCorpus(key, model, encoder_name, choice.source == EXAMPLE)
+        counts = pairs.count_of_corpus(corpus, duplicates)
+        update[self.tab.status] = macro("explore/corpus")(embedded, open_corpus, counts)
+        update[self.open_corpus] = open_corpus
         return update
+
+    def show_counts(self, open_corpus: OpenCorpus, counts: str) -> Any:
+        """The head of the corpus with the counts of the tab of duplicates, once they are there."""
+        if not counts:
+            return gr.skip()
+        embedded = open_corpus.embed(self.services.embeddings)
+        return macro("explore/corpus")(embedded, open_corpus, counts)
 
     def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
         """Opens the corpus of the address, or the example in place of a lost text. A download waits for the button."""

@@ -21,6 +21,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import Unusual, find_unusual
 from sbert_app.services.corpus.search import (
     MAX_PAIRS,
+    NEAR,
     NearDuplicates,
     Nearest,
     SimilarPairs,
@@ -53,6 +54,7 @@ class _PairsTab:
         self.services = services
         self.open_corpus = shared.open_corpus
         self.corpus_ids = shared.corpus_ids
+        self.counts = shared.counts
         gr.HTML(messages.section("Duplicates, within this corpus or of another one"))
         with gr.Row(elem_classes="explore-controls"):
             hint = "One of your corpora, or a named data set such as stsb:train"
@@ -62,7 +64,7 @@ class _PairsTab:
             self.duplicate_threshold = gr.Slider(
                 0.5,
                 1,
-                0.95,
+                NEAR,
                 step=0.01,
                 label="Minimum cosine of a duplicate",
                 min_width=240,
@@ -117,7 +119,7 @@ class _PairsTab:
         inputs = [self.open_corpus, self.k, self.threshold, self.hide]
         no_pairs = {self.table: "", self.download: hidden()}
         downloads = (self.download_kept, self.download_all, self.download_shared)
-        no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None}
+        no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None, self.counts: ""}
         cleared = {
             **no_pairs,
             **no_duplicates,
@@ -176,7 +178,11 @@ class _PairsTab:
             status = near_duplicates(duplicates, corpus)
             for warning in embedded.warnings:
                 status += messages.note(warning)
-            return {self.duplicates.status: status, **self._files(corpus, duplicates, folder)}
+            return {
+                self.duplicates.status: status,
+                self.counts: count_of_corpus(corpus, duplicates),
+                **self._files(corpus, duplicates, folder),
+            }
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
@@ -277,7 +283,31 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     for first, others in sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_PAIRS_SHOWN]:
         listed = [shorten(sentence) for sentence in others[:MOST_OF_GROUP]]
         rows.append((shorten(corpus.sentences[first]), listed, len(others)))
-    return macro("explore/near_duplicates")(duplicates, len(corpus), points, rows, len(groups))
+    is_of_pairs = len(corpus.text_columns) > 1
+    return macro("explore/near_duplicates")(
+        duplicates, len(corpus), points, rows, len(groups), is_of_pairs
+    )
+
+
+def count_of_corpus(corpus: Corpus, duplicates: NearDuplicates | None) -> str:
+    """How many rows a corpus has, and how many are empty or duplicates; near-duplicates if they were counted."""
+    copies = len(corpus) - len(set(corpus.sentences))
+    parts = []
+    if corpus.empty:
+        parts.append(f"{corpus.empty:,} empty")
+    if copies:
+        parts.append(format_count(copies, "exact duplicate"))
+    stay = ""
+    if duplicates is not None:
+        originals = len(duplicates.originals)
+        stay = f"; {originals:,} stay"
+        near = len(corpus) - copies - originals
+        if near > 0:
+            parts.append(
+                f"{format_count(near, 'near-duplicate')} (cosine {duplicates.threshold:.2f} or more)"
+            )
+    total = format_count(len(corpus) + corpus.empty, "row" if corpus.empty else "sentence")
+    return f"{total}: {', '.join(parts)}{stay}" if parts else total
 
 
 def shared_sentences(

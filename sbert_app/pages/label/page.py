@@ -171,7 +171,8 @@ class _LabelPage:
         self.enough = gr.HTML(how_many_are_enough(60, TO_FIVE), elem_id="label-enough")
         ids = ("label-create", "label-stop", "label-status")
         note = messages.note(SELECTION_NOTE)
-        self.tab = MeasureTab.build(services, "label", "Choose the pairs", ids, note)
+        label = "Choose the pairs"
+        self.tab = MeasureTab.build(services, "label", label, ids, note, variant="secondary")
         enable_when(self.tab.start, {self.name: "name the project first"})
         self.how_read.hold([self.tab.start])
 

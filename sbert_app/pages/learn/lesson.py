@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from itertools import cycle
@@ -26,6 +26,7 @@ from markupsafe import Markup
 from sbert_app.figures.evaluation import label_histograms
 from sbert_app.figures.style import add_scatter, apply_style, short_label
 from sbert_app.pages.components.templates import macro
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, asset
 from training.errors import InputError
 from training.models.model import PairModel
@@ -67,9 +68,15 @@ STANDARD = Setup()
 
 @dataclass(frozen=True)
 class Context:
+    """The models, the runs and the setup of a measurement, and a watch for its progress.
+
+    Contexts that differ in their watches only are equal, so that they share what is stored for them.
+    """
+
     models: ModelCache
     runs: RunStore
     setup: Setup = STANDARD
+    watch: Watch = field(default=UNWATCHED, compare=False)
 
     @property
     def encoder(self) -> Encoder:

@@ -8,6 +8,7 @@ selection of lessons.
 """
 
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,13 +19,14 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep, keep_touched, values_of
-from sbert_app.pages.components.events import Questions, Update, ask, event_options, on_open
-from sbert_app.pages.components.measure_tab import hidden, visible
+from sbert_app.pages.components.events import Questions, Update, event_options, on_open
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import samples, teacher
 from sbert_app.pages.learn.lesson import Context, Demo, Lesson, chapters, lesson_number, lessons
 from sbert_app.pages.learn.teacher import ClassLink, read_class
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.container import Services
 from training.errors import InputError, UserFacingError
 
@@ -54,11 +56,27 @@ class _LessonView:
     outputs: list[Any]
     column: gr.Column
     reset: gr.Button
+    # Shows the progress beside the button.
+    tab: MeasureTab
 
     @property
     def fields(self) -> list[Any]:
         """The controls whose values are in the browser."""
         return [control for control in self.demo.controls if not isinstance(control, gr.State)]
+
+    def measure(
+        self, watch: Watch, questions: Questions, class_link: ClassLink, *values: Any
+    ) -> Update:
+        """The updates of figure and result, or the message of a user error in place of the result."""
+        figure, result = self.outputs
+        update: Update = {figure: hidden(), self.tab.status: ""}
+        if HELD in questions:
+            return {**update, result: questions[HELD]}
+        try:
+            measurement = self.demo.measure(_context(self.services, class_link, watch), *values)
+        except UserFacingError as error:
+            return {**update, result: messages.error_message(error)}
+        return {**update, figure: visible(measurement.figure), result: measurement.html}
 
 
 class _LearnPage:
@@ -122,18 +140,22 @@ class _LearnPage:
                     gr.HTML(macro("learn/question")(lesson))
                 with gr.Column(scale=7, min_width=320, elem_classes="demo"):
                     demo = lesson.build()
-                    reset = gr.Button(
-                        "Reset to the lesson’s settings",
-                        size="sm",
-                        elem_id=f"reset-{number}",
-                        elem_classes="reset",
-                    )
+                    with gr.Row(elem_classes="demo-progress"):
+                        progress = gr.HTML(elem_id=f"progress-{number}")
+                        reset = gr.Button(
+                            "Reset to the lesson’s settings",
+                            size="sm",
+                            elem_id=f"reset-{number}",
+                            elem_classes="reset",
+                        )
                     figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{number}")
-                    result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{number}")
+                    waiting = messages.waiting("Measuring on this machine …")
+                    result = gr.HTML(waiting, elem_id=f"result-{number}")
             gr.HTML(
                 macro("learn/page_link")(lesson.href, lesson.opens), elem_id=f"page-link-{number}"
             )
-        return _LessonView(self.services, lesson, demo, [figure, result], column, reset)
+        tab = MeasureTab(self.services, f"lesson {number}", progress)
+        return _LessonView(self.services, lesson, demo, [figure, result], column, reset, tab)
 
     def wire(self) -> None:
         current = self.current
@@ -143,19 +165,25 @@ class _LearnPage:
         questions = gr.State({})
 
         def measure_open(
-            questions: Questions, class_link: ClassLink, current: int, *values: Any
-        ) -> Update:
+            request: gr.Request,
+            questions: Questions,
+            class_link: ClassLink,
+            current: int,
+            *values: Any,
+        ) -> Iterator[Update]:
             value_of = dict(zip(self.controls, values, strict=True))
             view = self.views[current - 1]
             own = [value_of[control] for control in view.demo.controls]
-            return _measure(view, questions, class_link, *own)
+            measure = view.tab.handler(view.measure, {})
+            yield from measure(request, questions, class_link, *own)
 
         def measure_after(event: Any) -> Any:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
             # A lesson that trains holds up nobody else's.
             inputs = [questions, class_link, current, *self.controls]
+            outputs = [*self.outputs, *(view.tab.status for view in self.views)]
             return remembered.then(
-                measure_open, inputs, self.outputs, concurrency_limit=4, **event_options()
+                measure_open, inputs, outputs, concurrency_limit=4, **event_options()
             )
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
@@ -208,28 +236,17 @@ class _LearnPage:
             )
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
         for view in self.views:
-            measure = partial(_measure, view)
+            measure = view.tab.handler(view.measure, {})
             inputs = [questions, class_link, *view.demo.controls]
             events = view.demo.triggers or [control.change for control in view.demo.controls]
-            progress = {
-                "show_progress": "minimal",
-                "show_progress_on": view.outputs[1],
-                "concurrency_limit": 2,
-            }
-            gr.on(
-                events,
-                measure,
-                inputs,
-                view.outputs,
-                **{**event_options(trigger_mode="always_last"), **progress},
-            )
+            view.tab.on(list(events), measure, inputs, view.outputs)
             reset = view.reset.click(
                 partial(_initial, view),
                 class_link,
                 view.demo.controls,
                 **event_options(queue=False),
             )
-            reset.then(measure, inputs, view.outputs, **event_options())
+            view.tab.on(reset.then, measure, inputs, view.outputs)
 
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
         """Opens the class and the lesson in the address, or one whose button was pressed before.
@@ -282,8 +299,8 @@ class _LearnPage:
         threading.Thread(target=encode, name="lessons", daemon=True).start()
 
 
-def _context(services: Services, class_link: ClassLink) -> Context:
-    return Context(services.models, services.jobs.store, class_link.setup)
+def _context(services: Services, class_link: ClassLink, watch: Watch = UNWATCHED) -> Context:
+    return Context(services.models, services.jobs.store, class_link.setup, watch)
 
 
 def _text(lesson: Lesson) -> Markup:
@@ -322,23 +339,3 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
         gr.update(interactive=number != numbers[0]),
         gr.update(interactive=number != numbers[-1]),
     ]
-
-
-def _measure(
-    view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any
-) -> Update:
-    """The updates of figure and result, or the message of a user error.
-
-    They are empty if the visitor has changed the lesson again in the meantime.
-    """
-    figure, result = view.outputs
-    is_newest = ask(questions, view.lesson.number)
-    if HELD in questions:
-        return {figure: hidden(), result: questions[HELD]}
-    update: Update
-    try:
-        measurement = view.demo.measure(_context(view.services, class_link), *values)
-        update = {figure: visible(measurement.figure), result: measurement.html}
-    except UserFacingError as error:
-        update = {figure: hidden(), result: messages.error_message(error)}
-    return update if is_newest() else {result: gr.skip()}

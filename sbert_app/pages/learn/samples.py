@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.results.results import data_label
 from training.catalogue import SCORED, asset
 from training.errors import InputError
@@ -27,11 +28,16 @@ from training.evaluation.metrics import spearman
 from training.pooling import PAPER_POOLINGS, POOLINGS
 from training.similarities import cosine
 
+if TYPE_CHECKING:
+    from training.models.tokenization import TokenVectors
+
 # Pairs from this gold score on are similar.
 SIMILAR_FROM = 4.0
 # The sources of sentences to search in.
 EXAMPLES = "examples"
 DATA = "data"
+# The number of sentences between two progress reports.
+CHUNK = 64
 # An untrained transformer.
 RANDOM_WEIGHTS = "scratch:6x384"
 
@@ -109,10 +115,16 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
 
     sample = gold_sample(context, pairs)
     encoder = context.encoder_of(model)
+    sentences = [*sample.first, *sample.second]
+    watch = encoding(context, sentences, model)
     by_pooling = {}
     # One pass serves all poolings; the states of a sentence are (1, T, D).
     with Timed() as timed:
-        tokens = encoder.token_vectors([*sample.first, *sample.second])
+        tokens: list[TokenVectors] = []
+        for start in range(0, len(sentences), CHUNK):
+            watch.check()
+            tokens += encoder.token_vectors(sentences[start : start + CHUNK])
+            watch.report(len(tokens), None, len(sentences))
         hidden = [torch.from_numpy(vectors_of.hidden)[None] for vectors_of in tokens]
         for name in PAPER_POOLINGS:
             vectors = torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy()
@@ -140,9 +152,15 @@ def encode_corpus(context: Context, source: str) -> EncodedCorpus:
         pairs = zip(sample.first, sample.second, strict=True)
         sentences = list(dict.fromkeys(chain.from_iterable(pairs)))
     encoder = context.encoder
+    watch = encoding(context, sentences, context.setup.model)
     with Timed() as timed:
-        vectors = encoder.encode(sentences, normalize=False)
+        vectors = encoder.encode(sentences, False, watch.on_progress, watch.should_stop)
     return EncodedCorpus(sentences, vectors, timed, context.setup.data)
+
+
+def encoding(context: Context, sentences: Sequence[str], model: str) -> Watch:
+    """The watch of the stage in which a model encodes these sentences."""
+    return context.watch.stage(f"Encoding {len(sentences)} sentences with {model}")
 
 
 def rho(sides: Sequence[np.ndarray], gold: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sbert_app.services.background.watch import Watch
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import weights_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
@@ -106,7 +106,7 @@ def _is_of(curve: Calibration, weights: str) -> bool:
     return not weights or curve.weights in ("", weights)
 
 
-def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
+def stored_curve(encoder: VectorModel, home: Path, watch: Watch = UNWATCHED) -> Calibration:
     """Returns the curve of an encoder on STSb train. If it does not exist yet, fits it on 2,000 pairs and stores it."""
     name = encoder.name
     pooling = encoder.pooling
@@ -118,7 +118,9 @@ def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
     count = min(QUICK_PAIRS, len(data))
     # Rows at equal distances, because the data set is sorted by genre.
     rows = np.linspace(0, len(data) - 1, count).round().astype(int)
-    curve = replace(calibrate(encoder, data.select(rows.tolist())), weights=weights)
+    pairs = data.select(rows.tolist())
+    curve = calibrate(encoder, pairs, home, watch.on_progress, watch.should_stop)
+    curve = replace(curve, weights=weights)
     try:
         computed_curves(home).put(curve_key(name, pooling), {f"{name}|{pooling}": curve})
     except InputError as error:

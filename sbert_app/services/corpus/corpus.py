@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sbert_app.formats import format_count
 from sbert_app.services.store.cache import digest
 from training.catalogue import asset
 from training.data.dataset import Dataset
@@ -69,8 +68,9 @@ class GoldPairs:
 class Corpus:
     """N sentences in order, other columns of N values each, and the user's vectors, unit float32 (N, D), if any.
 
-    ``table`` is the file whose rows are the sentences, and ``rows`` the number of each row from 1,
-    int64 (N,). Both are None for pairs and for data sets.
+    ``table`` is the file of the sentences, if any, and ``text_columns`` are its columns that hold
+    them: one, or those of its pairs. ``empty`` is the number of its rows without text, which are
+    left out.
     """
 
     name: str
@@ -80,7 +80,8 @@ class Corpus:
     notes: tuple[str, ...] = ()
     vectors: np.ndarray | None = None
     table: OpenedTable | None = None
-    rows: np.ndarray | None = None
+    text_columns: tuple[str, ...] = ()
+    empty: int = 0
 
     def __post_init__(self) -> None:
         if not self.sentences:
@@ -143,7 +144,8 @@ class Corpus:
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         reading = table.reading.with_columns(requested_columns(column, table.reading))
         if vectors is None and len(reading.sentences) > 1:
-            return cls.from_dataset(Dataset.from_table(table, column), most)
+            corpus = cls.from_dataset(Dataset.from_table(table, column), most)
+            return replace(corpus, table=table, text_columns=reading.sentences)
         return _from_rows(table, reading.sentence(), most, vectors)
 
     @classmethod
@@ -197,11 +199,11 @@ def _from_rows(
     for batch in table.batches():
         filled = []
         for number, cell in enumerate(batch.rows[column]):
-            text = as_text(cell)
-            if text is not None:
+            text = sentence_of(cell)
+            if text:
                 filled.append(number)
                 rows.append(read + number)
-                sentences.append(" ".join(text.split()))
+                sentences.append(text)
         read += len(batch)
         for name, cells in columns.items():
             values = batch.rows[name]
@@ -211,9 +213,7 @@ def _from_rows(
         if len(sentences) >= most:
             break
     notes = table.remarks
-    blank = read - len(sentences)
-    if blank:
-        notes += (f"{format_count(blank, 'row')} without text in {column} left out.",)
+    empty = read - len(sentences)
     if len(sentences) >= most:
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
@@ -226,8 +226,21 @@ def _from_rows(
             counts = f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows"
             raise InputError(f"{counts}; one for each.")
         vectors = vectors[rows[:most]]
-    numbers = np.array(rows[:most], dtype=np.int64) + 1
-    return Corpus(table.path.name, sentences[:most], columns, None, notes, vectors, table, numbers)
+    return Corpus(
+        table.path.name,
+        sentences[:most],
+        columns,
+        notes=notes,
+        vectors=vectors,
+        table=table,
+        text_columns=(column,),
+        empty=empty,
+    )
+
+
+def sentence_of(cell: Any) -> str:
+    """The sentence in a cell of a file, with single spaces; "" if it holds no text."""
+    return " ".join((as_text(cell) or "").split())
 
 
 def _cut(count: int, most: int) -> tuple[str, ...]:

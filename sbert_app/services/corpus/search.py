@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.corpus import Corpus, sentence_of
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.writers import Column, open_writers, save_table, with_file_columns
@@ -180,6 +180,10 @@ def _rerank(
 
 
 MAX_PAIRS = 10_000
+# Sentences with at least this cosine are near-duplicates, unless a user has another threshold.
+NEAR = 0.95
+# Up to this number of sentences, near-duplicates are counted when a corpus is opened.
+MAX_COUNTED = 10_000
 BLOCK = 1_024
 WORD = re.compile(r"\w+")
 
@@ -255,17 +259,17 @@ def similar_pairs(
 
 
 def find_near_duplicates(
-    embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED
+    embedded: EmbeddedCorpus, threshold: float = NEAR, watch: Watch = UNWATCHED
 ) -> NearDuplicates:
     """Finds the sentences whose cosine with an earlier original is ``threshold`` or more.
 
-    Sentences without known tokens are never duplicates.
+    Sentences without known tokens duplicate only those with the same text.
     """
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
     rows = embedded.comparable
-    original = np.arange(len(embedded))
+    original = first_positions(embedded.corpus.sentences)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     original[rows] = rows[near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)]
     return NearDuplicates(original, threshold, time.perf_counter() - started)
@@ -351,29 +355,34 @@ def save_like_file(
 ) -> Path:
     """Writes the rows of the corpus's file unchanged: only the kept ones, or all of them with two more columns.
 
-    The column ``group`` is the number of the row that is kept of a group of duplicates; it is empty
-    for rows without text. The column ``kept`` says whether a row is kept. The ending of ``output``
+    A row of pairs is a duplicate of an earlier one if each of its sentences is a duplicate of the
+    sentence there. ``group`` is the number of the row that is kept of a group of duplicates; rows
+    without text have none. ``kept`` says whether a row is that row. The ending of ``output``
     determines the format. InputError if it cannot be written.
     """
-    if corpus.table is None or corpus.rows is None:
-        raise ValueError("the corpus is not made of the rows of a file")
-    originals = corpus.rows[duplicates.original]
-    group_of = dict(zip(corpus.rows.tolist(), originals.tolist(), strict=True))
     table = corpus.table
+    if table is None:
+        raise ValueError("the corpus is not made of the rows of a file")
+    texts = [sentence_of(sentence) for sentence in corpus.sentences]
+    original_of = dict(zip(texts, duplicates.original.tolist(), strict=True))
+    # The first row of each group, by the originals of its sentences.
+    first_row: dict[tuple[int | None, ...], int] = {}
     group_column = free_name("group", table.columns)
     kept_column = free_name("kept", table.columns)
     added = {} if kept_only else {group_column: "int64", kept_column: "bool"}
     layout = Layout.of(table)
     with open_writers([output], table.path, table.fields(), added, layout=layout) as (writer,):
         for batch in table.batches():
-            groups = []
+            groups: list[int | None] = []
             is_kept = []
-            for number in range(batch.first_row, batch.first_row + len(batch)):
-                group = group_of.get(number)
+            cells_of_rows = zip(*(batch.rows[name] for name in corpus.text_columns), strict=True)
+            for number, cells in enumerate(cells_of_rows, start=batch.first_row):
+                originals = tuple(original_of.get(sentence_of(cell)) for cell in cells)
+                group = None if None in originals else first_row.setdefault(originals, number)
                 groups.append(group)
                 is_kept.append(group == number)
-            if kept_only:
-                writer.write(batch.at(np.flatnonzero(is_kept).tolist()), {})
-            else:
+            if not kept_only:
                 writer.write(batch, {group_column: groups, kept_column: is_kept})
+            elif any(is_kept):
+                writer.write(batch.at(np.flatnonzero(is_kept).tolist()), {})
     return output

@@ -11,12 +11,13 @@ Without a defect the run learns: its loss falls below that, and ρ rises. To lea
 ``scripts/measure_defects.py`` measures all 16 combinations for the lesson.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.store.documents import read_document
 from training.catalogue import RAW_BERT, asset
 from training.data.dataset import Dataset
@@ -85,7 +86,7 @@ def train_with(
     seed: int,
     steps: int,
     home: Path,
-    should_stop: Callable[[], bool] | None = None,
+    watch: Watch = UNWATCHED,
 ) -> DefectRun:
     """Trains once with these defects.
 
@@ -109,15 +110,21 @@ def train_with(
         seed=seed,
     )
     events: list[dict[str, Any]] = []
+
+    def note_event(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["kind"] == "train":
+            watch.report(event["step"], None, steps)
+
     dev = load_data("stsb:dev", home)
     # Evenly spaced pairs.
     rows = [number * len(dev) // EVALUATED for number in range(EVALUATED)]
     result = train(
         config,
-        events.append,
+        note_event,
         folder=None,
         home=home,
-        should_stop=should_stop,
+        should_stop=watch.should_stop,
         train_data=_read(load_data("stsb:train", home), defects),
         eval_data=_read(dev.select(rows), defects),
         schedule=(lambda step, total: 0.0) if "schedule" in defects else None,

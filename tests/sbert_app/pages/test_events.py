@@ -1,7 +1,9 @@
 """`components/events.py`: no two listeners that call each other, and the newest question's answer is shown."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +13,17 @@ from markupsafe import Markup
 
 from sbert_app.pages import PAGES
 from sbert_app.pages.components.events import Output, follow
+from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.learn import page as learn
-from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, lessons
 from sbert_app.pages.learn.teacher import ClassLink
 from sbert_app.server.pages import build_page
+from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
+
+VISITOR: Any = SimpleNamespace(session_hash="visitor")
 
 
 @pytest.fixture(scope="module")
@@ -115,24 +121,59 @@ def test_answers_that_cross_on_their_way_leave_nothing_old():
     )
 
 
+def lesson_that_measures(measure: Callable[..., Measurement]) -> learn._LessonView:
+    services: Any = SimpleNamespace(
+        models=None, jobs=SimpleNamespace(store=None), tasks=TaskRunner()
+    )
+    with gr.Blocks():
+        outputs = [gr.Plot(), gr.HTML()]
+        column, reset = gr.Column(), gr.Button()
+        tab = MeasureTab(services, "lesson 5", gr.HTML())
+    return learn._LessonView(services, lessons()[4], Demo([], measure), outputs, column, reset, tab)
+
+
+@pytest.mark.parametrize("name", ["bulk", "label"])
+def test_a_page_has_one_primary_button(pages: list[gr.Blocks], name: str):
+    app = dict(zip(PAGES, pages, strict=True))[name]
+    buttons = [block for block in app.blocks.values() if isinstance(block, gr.Button)]
+    assert sum(button.variant == "primary" for button in buttons) == 1
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_lessons_answer_to_an_older_question_is_not_shown(fails: bool):
-    asked: dict = {}
+    answers: list[dict] = []
+    ended = threading.Event()
 
     def measure(context: object, seconds: float) -> Measurement:
         if seconds == 4:  # meanwhile the visitor moves the slider, and that is answered first
-            answers.append(learn._measure(view, asked, ClassLink(), 3))
+            answers.extend(ask(3))
+            ended.set()
             if fails:
                 raise InputError("there is no such model")
         return Measurement(None, Markup("of {}").format(seconds))
 
-    answers: list[dict] = []
-    with gr.Blocks():
-        outputs = [gr.Plot(), gr.HTML()]
-        column = gr.Column()
-        reset = gr.Button()
-    services = SimpleNamespace(models=None, jobs=SimpleNamespace(store=None))
-    view = learn._LessonView(services, lessons()[4], Demo([], measure), outputs, column, reset)
-    older = learn._measure(view, asked, ClassLink(), 4)
-    assert answers[0][outputs[1]] == "of 3"
-    assert older == {outputs[1]: gr.skip()}
+    view = lesson_that_measures(measure)
+    ask = partial(view.tab.handler(view.measure, {}), VISITOR, {}, ClassLink())
+    older = list(ask(4))
+    assert ended.wait(10)
+    assert answers[-1][view.outputs[1]] == "of 3"
+    assert older[-1] == {view.tab.status: gr.skip()}
+
+
+def test_a_lesson_shows_how_far_its_measurement_is():
+    is_seen = threading.Event()
+
+    def measure(context: Context) -> Measurement:
+        context.watch.report(1, "Encoding", 2)
+        assert is_seen.wait(10)
+        return Measurement(None, Markup("measured"))
+
+    view = lesson_that_measures(measure)
+    updates = view.tab.handler(view.measure, {})(VISITOR, {}, ClassLink())
+    next(updates)
+    bar = next(updates)[view.tab.status]
+    is_seen.set()
+    assert "Encoding · 50%" in bar and "progressbar" in bar
+    *_, last = updates
+    assert last[view.outputs[1]] == "measured"
+    assert last[view.tab.status] == ""

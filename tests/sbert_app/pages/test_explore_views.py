@@ -9,6 +9,7 @@ from markup import HOSTILE, assert_escaped
 from sbert_app.figures.map import Labels
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search
+from sbert_app.pages.explore.pairs import count_of_corpus
 from sbert_app.services.clusters.clustering import HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster, Topics
 from sbert_app.services.corpus.corpus import Corpus
@@ -22,6 +23,9 @@ from sbert_app.services.corpus.search import (
     SimilarPairs,
 )
 from sbert_app.services.maps.corpus_map import MapResult
+from training.names import ModelName
+
+OPEN = open_corpus.OpenCorpus("key", ModelName("m"))
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ def test_texts_of_a_corpus_are_escaped(embedded):
     hit = Hit(0, HOSTILE, 0.9, 1, 0.8, 1)
     result = SearchResult("query", [hit], 3, True, 1.0, 2.0, [hit], 3.0, 3, HOSTILE)
     for html in (
-        macro("explore/corpus")(embedded, False, "m"),
+        macro("explore/corpus")(embedded, OPEN, "3 sentences"),
         map_figure.nearest([embedded, embedded], 0),
         search.search_status(result),
         search.hits(result),
@@ -84,7 +88,7 @@ def test_the_map_of_a_run_says_what_it_keeps(embedded):
 
 
 def test_corpora_clusters_singletons_and_the_rest_are_counted(embedded):
-    html = macro("explore/corpus")(embedded, True, "m")
+    html = macro("explore/corpus")(embedded, replace(OPEN, is_example=True), "3 sentences")
     assert "example · 3 sentences · column: " in html
     groups = [
         Cluster(1, np.array([0]), ["dog"], [0], None),
@@ -96,6 +100,16 @@ def test_corpora_clusters_singletons_and_the_rest_are_counted(embedded):
         groups, embedded.corpus
     )
     assert "No group is dense enough" in clusters.clusters([], embedded.corpus)
+
+
+def test_the_head_of_a_corpus_counts_its_empty_rows_and_its_duplicates():
+    corpus = Corpus("mine", ["a", "b", "a", "c"], empty=2)
+    found = NearDuplicates(np.array([0, 1, 0, 1]), 0.95, 0.1)
+    counts = "6 rows: 2 empty, 1 exact duplicate"
+    near = "1 near-duplicate (cosine 0.95 or more); 2 stay"
+    assert count_of_corpus(corpus, found) == f"{counts}, {near}"
+    assert count_of_corpus(corpus, None) == counts
+    assert count_of_corpus(Corpus("mine", ["a", "b"]), None) == "2 sentences"
 
 
 def test_near_duplicates_are_counted_and_their_groups_listed(embedded):

@@ -1,5 +1,7 @@
 """`pages/compare/two_sentences.py`, the handlers: what a link may do, and when the reason is shown."""
 
+import threading
+import time
 from types import SimpleNamespace
 
 import gradio as gr
@@ -7,6 +9,8 @@ import pytest
 from paths import linked_home
 
 from sbert_app.pages.compare.two_sentences import TwoSentences
+from sbert_app.services import container
+from sbert_app.services.compare import calibration
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.sources import hub
@@ -88,3 +92,33 @@ def test_the_cosine_does_not_wait_for_the_cross_encoder(page):
     assert questions["shown"].comparison.cross_score is not None
     again = page.answer_first(request, *inputs, None, shown_model, stopped, questions)
     assert again == {page.answer: gr.skip()}
+
+
+def test_a_model_without_a_scale_shows_how_far_its_calibration_is_and_then_its_verdict(
+    page, monkeypatch
+):
+    is_half_done, is_seen = threading.Event(), threading.Event()
+
+    def fit(encoder, home, watch):
+        watch.report(1, None, 2)
+        is_half_done.set()
+        assert is_seen.wait(10)
+        return calibration.stored_curve(encoder, home, watch)
+
+    monkeypatch.setattr(container, "stored_curve", fit)
+    monkeypatch.setattr(calibration, "QUICK_PAIRS", 60)
+    model = "scratch:1x32"
+    request = SimpleNamespace(query_params={}, headers={})
+    questions: dict = {}
+    asked = ["A cat.", "A kitten.", model, "mean", "none", page.second.value]
+    answer = page.answer_pair(request, *asked, None, model, None, questions)
+    assert f"Calibrating {model}" in answer[page.calibrating]
+    assert is_half_done.wait(10)
+    # The first of three poolings is half done.
+    assert f"Calibrating {model} · 17%" in page.show_calibrated(questions)[page.calibrating]
+    is_seen.set()
+    while page.services.calibration_progress(model):
+        time.sleep(0.05)
+    answer = page.show_calibrated(questions)
+    assert answer[page.calibrating] == ""
+    assert "of 5" in answer[page.answer]

@@ -68,11 +68,14 @@ def measure(context: Context, moment: float) -> Rates:
     sample = gold_sample(context, SENTENCES)
     sentences = [*dict.fromkeys([*sample.first, *sample.second])][:SENTENCES]
     pairs = list(zip(sample.first, sample.second, strict=True))[:PAIRS]
+    watch = context.watch.stage(f"Measuring both models {ROUNDS} times")
     with Timed() as timed:
         vectors = encoder.encode(sentences)
+        watch.report(1, None, 3)
         block = np.resize(vectors, (2_000, vectors.shape[1]))
         product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
         encoding = _median_seconds(lambda: encoder.encode(sentences))
+        watch.report(2, None, 3)
         crossing = _median_seconds(lambda: cross_encoder.predict(pairs))
     return Rates(len(sentences) / encoding, len(pairs) / crossing, product, sample.data, timed)
 

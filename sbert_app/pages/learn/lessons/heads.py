@@ -30,7 +30,7 @@ from sbert_app.pages.learn.lesson import (
     styled,
     table,
 )
-from sbert_app.pages.learn.samples import Timed, sample_rows
+from sbert_app.pages.learn.samples import Timed, encoding, sample_rows
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.results.results import data_label
 
@@ -87,8 +87,13 @@ def measure(context: Context, train_pairs: int) -> Heads:
     data = context.setup.data
     train = _vectors(context, "stsb:train", train_pairs)
     test = _vectors(context, data, TEST_PAIRS)
+    rows: list[Head] = []
+    watch = context.watch.stage(f"Training {len(CONCATENATIONS)} heads")
     with Timed() as timed:
-        rows = [_head(name, train, test) for name in CONCATENATIONS]
+        for name in CONCATENATIONS:
+            watch.check()
+            watch.report(len(rows), None, len(CONCATENATIONS))
+            rows.append(_head(name, train, test))
     chance = float(test.labels.bincount().max() / len(test.labels))
     return Heads(rows, chance, len(train.labels), train.seconds + test.seconds, timed.seconds, data)
 
@@ -136,9 +141,11 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
     rows = sample_rows(len(dataset), pairs, context.setup.seed)
     first, second = ([column[row] for row in rows] for column in dataset.columns)
     encoder = context.encoder
+    watch = encoding(context, [*first, *second], context.setup.model)
     with Timed() as timed:
+        encoded = encoder.encode([*first, *second], True, watch.on_progress, watch.should_stop)
         # The components of a unit vector have a variance of 1 / D.
-        vectors = torch.from_numpy(encoder.encode([*first, *second]) * encoder.dimension**0.5)
+        vectors = torch.from_numpy(encoded * encoder.dimension**0.5)
     labels = torch.tensor([(dataset.labels or ())[row] for row in rows])
     return LabelledVectors(vectors[: len(rows)], vectors[len(rows) :], labels, timed.seconds)
 

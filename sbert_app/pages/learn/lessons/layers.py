@@ -31,6 +31,7 @@ from sbert_app.pages.learn.lesson import (
     table,
 )
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, gold_sample, rho
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.pooling import PAPER_POOLINGS, POOLINGS, pooling_label
@@ -64,7 +65,7 @@ def measure(context: Context, model: str, pairs: int) -> Layers:
     sample = gold_sample(context, pairs)
     encoder = context.encoder_of(model)
     with Timed() as timed:
-        pooled = layer_vectors(encoder, [*sample.first, *sample.second])
+        pooled = layer_vectors(encoder, [*sample.first, *sample.second], context.watch)
 
     def quality(vectors: np.ndarray) -> float:
         return rho(np.split(vectors, 2), sample.gold)
@@ -78,7 +79,9 @@ def measure(context: Context, model: str, pairs: int) -> Layers:
     )
 
 
-def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray]:
+def layer_vectors(
+    encoder: Encoder, sentences: list[str], watch: Watch = UNWATCHED
+) -> dict[str, np.ndarray]:
     """Pooling -> the pooled output of every layer, (L + 1, N, D) float32; layer 0 is the input embeddings.
 
     InputError if the encoder is no transformer.
@@ -96,7 +99,10 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
         name: np.empty((layers + 1, len(ids), dimension), dtype=np.float32)
         for name in PAPER_POOLINGS
     }
+    done = 0
+    watch = watch.stage(f"Encoding {len(ids)} sentences in {layers + 1} layers")
     for rows in plan([len(row) for row in ids], TOKENS):
+        watch.check()
         batch = pad([ids[row] for row in rows], 0)
         mask = None if batch.mask is None else batch.mask.to(encoder.device)
         with torch.inference_mode():
@@ -109,6 +115,8 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
                 vectors[:, rows] = (
                     torch.stack([POOLINGS[name](state, mask) for state in states]).cpu().numpy()
                 )
+        done += len(rows)
+        watch.report(done, None, len(ids))
     return pooled
 
 

@@ -24,9 +24,9 @@ from sbert_app.pages.learn.lesson import (
     styled,
     table,
 )
-from sbert_app.process import is_ending
 from sbert_app.services.experiments.defects import (
     DEFECTS,
+    EVALUATED,
     NOTEBOOK,
     STEPS,
     DefectRun,
@@ -42,7 +42,7 @@ _training = threading.Lock()
 # factor of the values.
 CURVES = {
     "loss": ("loss_steps", "losses", 1),
-    "ρ ×100 on STSb dev": ("steps", "rho", 100),
+    f"ρ ×100 on {EVALUATED} pairs of STSb dev": ("steps", "rho", 100),
     "cosine of random pairs": ("steps", "random_cosine", 1),
 }
 
@@ -63,7 +63,8 @@ def _train(context: Context, defects: Sequence[str]) -> DefectRun:
     if not _training.acquire(blocking=False):
         raise InputError("somebody else is training in this lesson: tick the box again in a minute")
     try:
-        return train_with(defects, context.setup.seed, STEPS, context.runs.home, is_ending.is_set)
+        watch = context.watch.stage(f"Training {STEPS} steps")
+        return train_with(defects, context.setup.seed, STEPS, context.runs.home, watch)
     finally:
         _training.release()
 

@@ -71,11 +71,14 @@ class Limit(NamedTuple):
 def measure(context: Context, documents: int) -> Limit:
     """Measures free vectors of each dimension, and the model on sentences. InputError if it cannot be loaded."""
     pairs = np.array(list(combinations(range(documents), 2)))
-    free = {}
+    free: dict[int, float] = {}
+    watch = context.watch.stage(f"Optimising vectors of {len(DIMENSIONS)} dimensions")
     # The steps are so small that several threads would wait for each other longer than they
     # compute.
     with Timed() as timed, threadpool_limits(1):
         for dimension in DIMENSIONS:
+            watch.check()
+            watch.report(len(free), None, len(DIMENSIONS))
             scores = optimise(pairs, dimension, context.setup.seed)
             free[dimension] = solved(scores, pairs)
     texts, queries = sentences(documents)

@@ -121,10 +121,12 @@ def _score_pairs(
     # The weights of TF-IDF come from the whole set.
     corpus = list(chain.from_iterable(items(kind)))
     counts = TfIdf().encode([*corpus, *sentences])[len(corpus) :]
+    vectors = context.encoder.encode(sentences)
+    watch = context.watch.stage(f"Scoring {len(pairs)} pairs with the cross-encoder")
     return {
         TF_IDF: cosine(*np.split(counts, 2)),
-        BI: cosine(*np.split(context.encoder.encode(sentences), 2)),
-        CROSS: context.cross_encoder.predict(pairs),
+        BI: cosine(*np.split(vectors, 2)),
+        CROSS: context.cross_encoder.predict(pairs, watch.on_progress, watch.should_stop),
     }
 
 

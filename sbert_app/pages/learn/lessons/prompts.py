@@ -74,7 +74,12 @@ def measure(context: Context, own: str) -> Prompts:
     """All of `PROMPTS`, and the reader's ``own``, if there is one. InputError if model or data cannot be loaded."""
     sample = gold_sample(context, PAIRS)
     prompts = [*PROMPTS, own] if own.strip() else PROMPTS
-    encoded = {prompt: _vectors(context, prompt) for prompt in prompts}
+    encoded: dict[str, tuple[np.ndarray, np.ndarray, Timed]] = {}
+    watch = context.watch.stage(f"Encoding {sample.label} under {len(prompts)} prompts")
+    for prompt in prompts:
+        watch.check()
+        watch.report(len(encoded), None, len(prompts))
+        encoded[prompt] = _vectors(context, prompt)
     timings = [timing for *_, timing in encoded.values()]
     timed = Timed(sum(timing.seconds for timing in timings), max(timing.at for timing in timings))
     keys = sentence_keys((sample.first, sample.second))

@@ -97,7 +97,8 @@ def quality(context: Context) -> tuple[float, float]:
     """Spearman ×100 of bi-encoder and cross-encoder on the same pairs."""
     sample = gold_sample(context, PAIRS)
     pairs = list(zip(sample.first, sample.second, strict=True))
-    cross_scores = context.cross_encoder.predict(pairs)
+    watch = context.watch.stage(f"Scoring {sample.label} with the cross-encoder")
+    cross_scores = context.cross_encoder.predict(pairs, watch.on_progress, watch.should_stop)
     bi = encode_sample(context, context.setup.model, PAIRS).rho("mean")
     return bi, 100 * spearman(cross_scores, sample.gold)
 

@@ -91,9 +91,12 @@ def measure(context: Context, start: str) -> Trainings:
     sample = samples.encode_sample(context, model, TEST_PAIRS)
     first, second = sample.by_pooling["mean"]
     before = _cosines(None, first, second, sample.pairs.gold)
-    after = []
+    after: list[Trained] = []
+    watch = context.watch.stage(f"Training {len(TEMPERATURES)} times")
     with samples.Timed() as timed:
         for temperature in TEMPERATURES:
+            watch.check()
+            watch.report(len(after), None, len(TEMPERATURES))
             weight = _train(
                 torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed
             )
@@ -137,7 +140,10 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
     rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, setup.seed)]
     sentences = [everything.first[row] for row in rows]
     sentences += [everything.second[row] for row in rows]
-    first, second = np.split(context.encoder_of(model).encode(sentences, normalize=False), 2)
+    encoder = context.encoder_of(model)
+    watch = samples.encoding(context, sentences, model)
+    vectors = encoder.encode(sentences, False, watch.on_progress, watch.should_stop)
+    first, second = np.split(vectors, 2)
     return first, second
 
 

@@ -15,6 +15,7 @@ from sbert_app.pages.learn import teacher
 from sbert_app.pages.learn.lesson import STANDARD, Setup, lessons
 from sbert_app.pages.learn.teacher import ClassLink, address_for_others, read_class
 from sbert_app.services.access import AccessPolicy
+from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
@@ -106,7 +107,7 @@ def test_a_link_begins_no_download(home, tmp_path, monkeypatch, query):
     class_link, _, download, *_ = page.open(
         "1", questions, SimpleNamespace(query_params=QueryParams(query))
     )
-    update = learn._measure(page.views[0], questions, class_link)
+    update = page.views[0].measure(UNWATCHED, questions, class_link)
     assert download.visible
     assert "Not on this machine yet: " in update[page.views[0].outputs[1]]
     assert "91 MB" in update[page.views[0].outputs[1]]

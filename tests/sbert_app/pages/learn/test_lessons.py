@@ -29,6 +29,7 @@ from sbert_app.pages.learn.lessons import (
     whitening,
     without_tuning,
 )
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed_tables
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.record import PRESETS
@@ -83,6 +84,21 @@ def test_a_link_to_no_lesson_opens_the_first():
     assert [lesson_number(str(lesson.number)) for lesson in lessons()] == [
         lesson.number for lesson in lessons()
     ]
+
+
+def test_the_encoding_of_a_sample_is_reported_and_shared_by_all_measurements(context):
+    texts: set[str | None] = set()
+    fractions: list[float] = []
+
+    def report(done: float, text: str | None = None, total: float = 1.0, /) -> None:
+        texts.add(text)
+        fractions.append(done / total)
+
+    watched = replace(context, watch=Watch(report))
+    sample = samples.encode_sample(watched, "scratch:1x32", 40)
+    assert texts == {"Encoding 80 sentences with scratch:1x32"}
+    assert fractions == [0, 0.8, 1]
+    assert samples.encode_sample(context, "scratch:1x32", 40) is sample
 
 
 def test_1_tuned_for_sentences_beats_everything_that_was_not(context):

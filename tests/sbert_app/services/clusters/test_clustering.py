@@ -17,7 +17,7 @@ from sbert_app.services.clusters.clustering import (
     linkage_tree,
 )
 from sbert_app.services.clusters.summary import describe_clusters, keywords, words
-from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.corpus import EXAMPLE, Corpus
 from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.store.cache import DiskCache
 from training.errors import InputError, StoppedError
@@ -227,6 +227,13 @@ class TestKeywords:
         by_topic = keywords(corpus_of(30).sentences, np.repeat([0, 1, 2], 30), k=9)
         for label, topic in enumerate(TOPICS.values()):
             assert set(by_topic[label]) == set(topic.split())
+
+    def test_how_long_something_is_cooked_is_not_what_recipes_are_about(self):
+        corpus = Corpus.from_file(EXAMPLE)
+        is_recipe = np.array(corpus.columns["domain"]) == "cooking"
+        words_of_recipes = keywords(corpus.sentences, is_recipe.astype(int))[1]
+        assert "until" not in words_of_recipes
+        assert "carrot" in words_of_recipes
 
     def test_what_a_word_is(self):
         assert list(words("The dog's 3 tails, 2nd!")) == ["the", "dog's", "tails", "nd"]

@@ -71,7 +71,7 @@ def test_a_damaged_file_of_a_curve_is_fitted_anew(tmp_path):
 def test_a_fitted_curve_is_stored(tmp_path, monkeypatch):
     measured = []
 
-    def calibrate(encoder, data):
+    def calibrate(encoder, data, *_):
         measured.append((encoder.name, len(data)))
         return CURVE
 

@@ -45,7 +45,7 @@ class TestFile:
         corpus = Corpus.from_file(path)
         assert corpus.sentences == ["A man, asleep.", "A dog barks."]
         assert corpus.columns == {"kind": ["x", "z"]}
-        assert "1 row without text in sentence left out." in corpus.notes
+        assert corpus.empty == 1
         path = tmp_path / "mine.csv"
         path.write_text("a,b\nfirst,second\n", encoding="utf-8")
         assert Corpus.from_file(path, "b").sentences == ["second"]

@@ -96,3 +96,41 @@ def test_duplicates_of_a_file_come_out_as_the_rows_came_in(tmp_path):
     ]
     kept = save_like_file(corpus, found, tmp_path / "kept.csv", kept_only=True).read_text("utf-8")
     assert kept.splitlines() == [f"\ufeff{lines[0]}", lines[1], lines[4]]
+
+
+def test_duplicates_of_a_file_of_pairs_come_out_as_the_rows_came_in(tmp_path):
+    """A row is a duplicate if each of its sentences is one of the sentence in the same row above."""
+    source = tmp_path / "pairs.csv"
+    lines = [
+        "id;sentence1;sentence2;score",
+        "7;The dog sleeps.;A cat eats.;2",
+        "8;The  dog sleeps.;A cat eats.;3",
+        "9;;A cat eats.;4",
+        "10;The dog sleeps.;Rain falls.;1",
+        "11;The dog is asleep.;A cat eats.;5",
+    ]
+    source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    corpus = Corpus.from_file(source)
+    assert corpus.text_columns == ("sentence1", "sentence2")
+    originals = {"The dog is asleep.": "The dog sleeps.", "The  dog sleeps.": "The dog sleeps."}
+    original = []
+    for sentence in corpus.sentences:
+        original.append(corpus.sentences.index(originals.get(sentence, sentence)))
+    found = NearDuplicates(np.array(original), 0.95, 0.0)
+    everything = save_like_file(corpus, found, tmp_path / "all.csv", kept_only=False)
+    added = ["group;kept", "1;true", "1;false", ";false", "4;true", "1;false"]
+    assert everything.read_text("utf-8").splitlines() == [
+        ";".join(line) for line in zip(lines, added, strict=True)
+    ]
+    kept = save_like_file(corpus, found, tmp_path / "kept.csv", kept_only=True)
+    assert kept.read_text("utf-8").splitlines() == [lines[0], lines[1], lines[4]]
+
+
+def test_rows_without_a_kept_one_leave_no_line(tmp_path, monkeypatch):
+    source = tmp_path / "list.csv"
+    source.write_text("sentence,n\na,1\na,2\nb,3\n", encoding="utf-8")
+    corpus = Corpus.from_file(source)
+    monkeypatch.setattr(type(corpus.table).batches, "__defaults__", (1,))
+    found = NearDuplicates(np.array([0, 0, 2]), 0.95, 0.0)
+    kept = save_like_file(corpus, found, tmp_path / "kept.csv", kept_only=True)
+    assert kept.read_text("utf-8") == "sentence,n\na,1\nb,3\n"

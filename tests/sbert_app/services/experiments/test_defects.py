@@ -9,6 +9,7 @@ import pytest
 
 from sbert_app.pages.learn.lesson import Context
 from sbert_app.pages.learn.lessons import learned_nothing
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.experiments import defects
 from sbert_app.services.experiments.defects import (
     COMBINATIONS,
@@ -91,6 +92,8 @@ def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home,
     assert "loss 3.142" in html and "The learning rate is 0" in html
     assert ", ".join(DEFECTS[name] for name in NOTEBOOK) in html and "no defect" in html
     assert len(figure.data) == len(learned_nothing.CURVES) * (3 + 3 + 1)
+    titles = [annotation.text for annotation in figure.layout.annotations]
+    assert "ρ ×100 on 200 pairs of STSb dev" in titles
     same, _ = learned_nothing.show(context, [], False)
     assert len(same.data) == len(learned_nothing.CURVES) * 3
 
@@ -103,4 +106,4 @@ def test_one_visitor_trains_at_a_time(home):
 
 def test_a_training_that_is_stopped_has_no_result(home):
     with pytest.raises(StoppedError):
-        train_with((), 0, 12, home, should_stop=lambda: True)
+        train_with((), 0, 12, home, Watch(should_stop=lambda: True))

@@ -252,4 +252,4 @@ class TestWhereItIsUsed:
             models.get(other, VectorModel)
         services = Services.start(Settings(home=home))
         services.calibrate_later(name, "none")
-        assert not services.is_calibrating(name)  # which would send 11,498 sentences
+        assert services.calibration_progress(name) is None  # it would send 11,498 sentences

@@ -59,10 +59,12 @@ def test_a_search_finds_no_such_text_and_nothing_for_such_a_query(
     assert search(embedded, EMOJI, model, 1, keep_unknown=True).hits[0].row == 3
 
 
-def test_text_of_unknown_tokens_has_no_duplicates(
+def test_text_of_unknown_tokens_has_no_duplicates_but_its_copies(
     embedded: EmbeddedCorpus, model: Encoder, tmp_path: Path
 ):
     assert find_near_duplicates(embedded, 0.99).original.tolist() == [0, 1, 2, 3, 0, 5]
+    copied = encode(Corpus("c", [KHMER, EMOJI, KHMER]), model)
+    assert find_near_duplicates(copied).original.tolist() == [0, 1, 0]
     pairs = similar_pairs(embedded, 100)
     assert (pairs.compared, pairs.same_text, pairs.unknown) == (3, 1, 2)
     other = encode(Corpus("d", [EMOJI, "the dog"]), model)
