@@ -318,9 +318,10 @@ class DataName:
         """Reads "snli+mnli" as two names. A path that exists may itself contain a plus."""
         text = str(text)
         whole = DataName.parse(text)
-        parts = [part.strip() for part in text.split("+") if part.strip()]
-        if parts == [text] or os.path.lexists(whole.name):
+        if os.path.lexists(whole.name):
             return (whole,)
+        parts = [part.strip() for part in text.split("+") if part.strip()]
+        # "" and "+" have no parts; the caller refuses the whole name.
         return tuple(map(DataName.parse, parts)) or (whole,)
 
     def __str__(self) -> str:

@@ -258,7 +258,8 @@ class Quota:
             used = self._now(visitor) or _Used(0, now, now)
             self._used[visitor] = _Used(used.amount + amount, used.first, now)
             self._used.move_to_end(visitor)
-            while self._window < inf and len(self._used) > MOST_VISITORS:
+            # Without a window an amount counts until it is given back, so nobody is forgotten.
+            if self._window < inf and len(self._used) > MOST_VISITORS:
                 self._used.popitem(last=False)
 
     def take(self, visitor: str, amount: float = 1) -> float:

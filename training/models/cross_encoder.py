@@ -54,7 +54,7 @@ from training.models.loading import (
 from training.models.model import Pair, PairModel
 from training.models.modules import activation_named
 from training.models.pairs import PROBES, PairRow, PairTokenizer
-from training.models.texts import Chunk, Forward, Rows
+from training.models.texts import Chunk, OnRows, Rows
 from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.progress import ShouldStop
@@ -225,7 +225,7 @@ class CrossEncoder(PairModel):
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
     def _compute_scores(
-        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
+        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, on_rows: OnRows
     ) -> np.ndarray:
         runner = self.inference
         if batch_size is not None:
@@ -234,7 +234,7 @@ class CrossEncoder(PairModel):
         def to_scores(logits: Tensor, _: Tensor | None) -> np.ndarray:
             return to_host(self.activation(logits))
 
-        return runner.collect(rows, to_scores, (), should_stop, forward)
+        return runner.collect(rows, to_scores, (), should_stop, on_rows)
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:

@@ -41,7 +41,7 @@ from training.models.loading import DEFAULT_MAX_LENGTH, max_input_length, open_p
 from training.models.model import TokenModel, VectorModel, log, sample_weights
 from training.models.modules import EncoderParts
 from training.models.random_weights import random_parts
-from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows, texts
+from training.models.texts import CHUNK, GPU_CHUNK, Chunk, OnRows, ReadReport, Rows, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_networks import WordBackbone
 from training.names import ModelName
@@ -498,7 +498,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self,
         rows: Rows,
         normalize: bool | None,
-        forward: Forward,
+        on_rows: OnRows,
         should_stop: ShouldStop | None,
         report: ReadReport,
     ) -> np.ndarray:
@@ -506,5 +506,5 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self._is_advised = True
             log.warning(self.prompt_advice)
         return self.inference.collect(
-            rows, self._to_vectors(normalize), (self.dimension,), should_stop, forward
+            rows, self._to_vectors(normalize), (self.dimension,), should_stop, on_rows
         )

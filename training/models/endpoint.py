@@ -17,7 +17,7 @@ import numpy as np
 from training.errors import InputError, StoppedError
 from training.inference.recent import RecentEmbeddings
 from training.models.model import VectorModel
-from training.models.texts import Forward, ReadReport, Rows, replace_surrogates
+from training.models.texts import OnRows, ReadReport, Rows, replace_surrogates
 from training.names import REQUEST_SETTINGS, Endpoint, ModelName
 from training.pooling import normalize_rows
 from training.progress import ShouldStop
@@ -97,7 +97,7 @@ class EndpointModel(VectorModel):
         self,
         rows: Rows,
         normalize: bool | None,
-        forward: Forward,
+        on_rows: OnRows,
         should_stop: ShouldStop | None,
         report: ReadReport,
     ) -> np.ndarray:
@@ -116,7 +116,7 @@ class EndpointModel(VectorModel):
             part = slice(start, start + min(self._batch, self._server.most_texts))
             vectors[part] = self._recent.get(whole[part], fetch)[:, : self.dimension]
             start = part.stop
-            forward(min(start, len(rows)))
+            on_rows(min(start, len(rows)))
         if refused:
             for text, sent in zip(rows, whole, strict=True):
                 if sent in refused:

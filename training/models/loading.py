@@ -109,11 +109,16 @@ def own_form(name: ModelName | str, folder: ModelFolder) -> ModelFormat:
 def save_parts(
     folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
 ) -> None:
-    """Writes an encoder into an empty folder, which sentence-transformers can open. ``width`` is a token's length."""
+    """Writes an encoder into an empty folder, which sentence-transformers can open.
+
+    ``width`` is the length of a token's vector.
+    """
     if isinstance(backbone, WordBackbone):
-        kinds = [type(module).__name__ for module in backbone.modules_before_pooling]
-        folders = form.write(folder, width, kinds, [*head])
-        for module, place in zip(backbone.modules_before_pooling, folders, strict=False):
+        modules = backbone.modules_before_pooling
+        kinds = [type(module).__name__ for module in modules]
+        # The other folders belong to the pooling and the head, which are written already.
+        folders = form.write(folder, width, kinds, [*head])[: len(kinds)]
+        for module, place in zip(modules, folders, strict=True):
             module.save(str(place))
         return
     form.write(folder, width, [TRANSFORMER], [*head])

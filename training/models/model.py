@@ -35,7 +35,7 @@ from training.models.folder import MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
 from training.models.texts import (
     CHUNK,
     Chunk,
-    Forward,
+    OnRows,
     ReadReport,
     Rows,
     chunks,
@@ -263,8 +263,8 @@ class PairModel(Model):
         report = report or ReadReport()
         before = report.truncated
 
-        def compute(rows: Rows, forward: Forward) -> np.ndarray:
-            return self._compute_scores(rows, batch_size, should_stop, forward)
+        def compute(rows: Rows, on_rows: OnRows) -> np.ndarray:
+            return self._compute_scores(rows, batch_size, should_stop, on_rows)
 
         parts = (self._read_pairs(listed, start) for start in range(0, len(listed), CHUNK))
         scores = [np.empty(0, dtype=np.float32)]
@@ -292,9 +292,9 @@ class PairModel(Model):
 
     @abstractmethod
     def _compute_scores(
-        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
+        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, on_rows: OnRows
     ) -> np.ndarray:
-        """Computes the scores of the rows of a chunk, (n,). ``forward`` is called with the number of rows done."""
+        """Computes the scores of the rows of a chunk, (n,). ``on_rows`` is called with the number of rows done."""
 
     def score(
         self,
@@ -406,8 +406,8 @@ class VectorModel(Model, Retriever):
         report = report or ReadReport()
         before = report.truncated
 
-        def compute(rows: Rows, forward: Forward) -> np.ndarray:
-            return self._vectors(rows, normalize, forward, should_stop, report)
+        def compute(rows: Rows, on_rows: OnRows) -> np.ndarray:
+            return self._vectors(rows, normalize, on_rows, should_stop, report)
 
         parts = self._read(chunks(sentences, chunk))
         yield from compute_chunks(parts, compute, report, on_progress)
@@ -508,14 +508,14 @@ class VectorModel(Model, Retriever):
         self,
         rows: Rows,
         normalize: bool | None,
-        forward: Forward,
+        on_rows: OnRows,
         should_stop: ShouldStop | None,
         report: ReadReport,
     ) -> np.ndarray:
-        """Computes the vectors of the rows of a chunk, (n, D). ``forward`` is called with the number of rows done."""
+        """Computes the vectors of the rows of a chunk, (n, D). ``on_rows`` is called with the number of rows done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         starts = range(0, len(rows), self.batch_size)
-        for start in steps(starts, lambda done, _: forward(done), should_stop):
+        for start in steps(starts, lambda done, _: on_rows(done), should_stop):
             part = slice(start, start + self.batch_size)
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors

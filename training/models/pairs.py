@@ -94,7 +94,7 @@ class PairTokenizer:
         self.prompt = form.prompt
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._unknown_id = tokenizer.unk_token_id
-        # This token replaces a word that is left out.
+        # The token that explanations put in place of a word to see how the score changes without it.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
         self._rust = rust_copy(
             tokenizer.backend_tokenizer, form.lowercase, max_length, tokenizer.truncation_side

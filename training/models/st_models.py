@@ -45,7 +45,7 @@ from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importin
 from training.models.maxsim import LateInteraction
 from training.models.model import Model, Pair, PairModel, VectorModel, log, sample_weights
 from training.models.sizes import check_backbone, read_shapes
-from training.models.texts import Chunk, Forward, Rows, numbered, texts, tokenizing
+from training.models.texts import Chunk, OnRows, Rows, numbered, texts, tokenizing
 from training.models.tokenization import (
     TextTokenizer,
     TokenVectors,
@@ -349,10 +349,10 @@ class STCrossEncoder(STModel, PairModel):
             )
 
     def _compute_scores(
-        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
+        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, on_rows: OnRows
     ) -> np.ndarray:
         parts = []
-        for start in steps(range(0, len(rows), BATCH), lambda done, _: forward(done), should_stop):
+        for start in steps(range(0, len(rows), BATCH), lambda done, _: on_rows(done), should_stop):
             pairs = [list(pair) for pair in rows[start : start + BATCH]]
             with self._computing:
                 scores = self.model.predict(

@@ -20,8 +20,8 @@ from training.progress import Progress
 T = TypeVar("T", bound=Hashable)
 # Sentences or pairs as a model reads them: texts or token ids.
 Rows = Sequence[Any]
-Forward = Callable[[int], None]  # is called with the number of rows of a chunk that are done
-Compute = Callable[[Rows, Forward], np.ndarray]  # computes the results of the rows of a chunk
+OnRows = Callable[[int], None]  # is called with the number of rows of a chunk that are done
+Compute = Callable[[Rows, OnRows], np.ndarray]  # computes the results of the rows of a chunk
 
 CHUNK = 8_192  # sentences that are read and sorted by length together
 # A GPU's batches are 64 times as large as a CPU's.
@@ -117,11 +117,11 @@ def compute_chunks(
         distinct = len(part.rows)
         report.add_cut(part.cut, len(part.cut))
 
-        def forward(rows: int, before: int = done, share: float = count / distinct) -> None:
+        def on_rows(rows: int, before: int = done, share: float = count / distinct) -> None:
             if on_progress is not None:
                 on_progress(before + round(rows * share), total)
 
-        results = compute(part.rows, forward)
+        results = compute(part.rows, on_rows)
         report.unique += distinct
         report.tokens += part.tokens
         if distinct < count:

@@ -233,12 +233,16 @@ def new_run_folder(runs: Path, config: RunConfig) -> Path:
 
 def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
     """Reads the JSON object in a file of a run's folder; None without a file. InputError if it is damaged."""
+    # A broken link is damage, and not a missing file.
     if not os.path.lexists(file):
         return None
     try:
-        return dict(json.loads(file.read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        value = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} is damaged ({first_line(error)}); {remedy}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{file} is damaged (it is not a JSON object); {remedy}")
+    return value
 
 
 @contextmanager

@@ -58,9 +58,10 @@ def build(services: Services, shared: Shared) -> None:
         check_query(query or "", int(k))
         embedded = open_corpus.embed(services.embeddings)
         name = cross_encoder or NO_CROSS_ENCODER
+        # Loading takes seconds, so it is a stage of its own.
         if name != NO_CROSS_ENCODER and not services.models.has(name):
             watch.report(0, f"Loading {name}")
-        reranker = services.models.cross_encoder_or_none(cross_encoder)
+        reranker = services.models.cross_encoder_or_none(name)
         watch.report(0, "Searching")
         encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
         result = search(embedded, query, encoder, int(k), reranker)

@@ -59,8 +59,9 @@ class Results:
             "Agreement": [self.agreement, self.differences],
             "The model": [self.quality, self.training],
         }
-        self.of_project, parts = of_page("Label", sections)
+        self._page_report, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
+        # By the id of a run and the time at which it ended.
         self.compared: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
@@ -167,7 +168,7 @@ class Results:
             "Model": project.info.model,
             "Pairs": len(project.pairs),
         }
-        return replace(self.of_project(*parts), title=project.info.name, settings=settings)
+        return replace(self._page_report(*parts), title=project.info.name, settings=settings)
 
     def export(self, project_id: str) -> Update:
         try:

@@ -112,12 +112,13 @@ def _connect_form(
 
     def describe(run: RunEstimate, *values: Any) -> Update:
         """Updates the titles of the folds, and the changes from the preset that filled the form."""
-        form_values = dict(zip(names, values, strict=False))
+        # After the values of the inputs comes the state `filled`.
+        *entered, (key, start) = values
+        form_values = dict(zip(names, entered, strict=True))
         is_base_missing = bool(services.models.missing([run.config.base]))
         update: Update = {download: gr.update(visible=is_base_missing)}
         for name, title in form.fold_titles(run.config, form_values["seed"]).items():
             update[fields[name]] = gr.update(label=title)
-        key, start = values[-1]
         if key:
             update[lesson] = _lesson(key, form.changed_fields(form_values, start))
         return update

@@ -269,6 +269,7 @@ def _facts(run: Run, ahead: int) -> list[str]:
             facts.append(f"{progress.sentences_per_second:,.0f} sentences/s")
     elif run.record.started and run.record.ended:
         facts.append(f"ended {format_time(run.record.ended)}")
+        # Why it finished before its last step. The reasons of other states are shown as errors.
         if run.state == State.FINISHED and run.reason:
             facts.append(run.reason)
     if progress.device:

@@ -127,10 +127,10 @@ class Task(threading.Thread):
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
-    """Runs ``work(watch)``, which cannot be stopped, such as loading a model, as a stage of another task.
+    """Runs work that may not stop at once, such as loading a model, as a stage of the task of ``watch``.
 
-    Raises StoppedError as soon as ``watch`` does; the work then ends by itself. Raises the error of
-    ``work``.
+    The work gets a watch of its own. Raises StoppedError as soon as ``watch`` does: the work goes on
+    in its thread until it asks its own watch, or ends. Raises the error of ``work``.
     """
     task = Task(description, work)
     task.start()

@@ -165,10 +165,12 @@ class ReportBuilder:
         by_label: dict[str, Any] = {}
         if reading is not None:
             decision = _decision(gold, reading, criteria)
-            labels = reading.matches(gold[:, GOLD])
+            matching = reading.matches(gold[:, GOLD])
+            # Scores on a scale have matches, too, but they are not labels.
             are_labels = reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0}
-            if labels is not None and are_labels:
-                by_label = self._by_label(gold, labels[0])
+            if matching is not None and are_labels:
+                is_match, _ = matching
+                by_label = self._by_label(gold, is_match)
         points = gold
         if len(gold) > SCATTER:
             points = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]

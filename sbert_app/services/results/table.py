@@ -245,9 +245,8 @@ def latex(table: ResultTable) -> str:
         bold = r"\textbf{{{}}}"
         bounds = r" {{\small [{:.1f}, {:.1f}]}}"
         cells = _cells(row, table, bold, bounds)
-        speed = _speed(row).replace(",", "{,}")
         label = row.label.translate(_LATEX)
-        lines.append(rf"{label} & {' & '.join(cells)} & {speed} \\")
+        lines.append(rf"{label} & {' & '.join(cells)} & {_speed(row)} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 

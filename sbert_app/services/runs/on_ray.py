@@ -103,9 +103,9 @@ class RemoteRun:
         return self.poll(None)
 
     def poll(self, end: State | None) -> tuple[Changes, RunResult | None]:
-        """The changes of the next half second, and at last the result. Raises the error of the run.
+        """The changes of the next half second; once there are no more, the result, or the error of the run.
 
-        The run ends in the state ``end``, if there is one.
+        With ``end`` the run is asked to end in this state.
         """
         if end == State.STOPPED:
             (self.folder / "stop").touch()
@@ -119,6 +119,7 @@ class RemoteRun:
             change = self._change(self.folder / name)
             if change is not None:
                 changes[name] = change
+        # The result has a poll of its own: if it is an error, changes would be lost with it.
         if changes or not has_ended:
             return changes, None
         self._scratch.cleanup()

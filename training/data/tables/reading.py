@@ -426,7 +426,7 @@ class _Reader:
     # ------------------------------------------------------------ the sentences
 
     def _find_sentences(self) -> None:
-        if pair := self._pair_by_name() or self._pair_of_numbers():
+        if pair := self._pair_by_name() or self._pair_by_endings():
             self._take([*pair, *self._free(NEGATIVES)[:1]])
             return
         if pair := self._pair_by_cells():
@@ -463,15 +463,20 @@ class _Reader:
                 return column, other
         return None
 
-    def _pair_of_numbers(self) -> tuple[str, str] | None:
+    def _pair_by_endings(self) -> tuple[str, str] | None:
         """The columns of sentences whose names end with 1 and 2, 0 and 1, or a and b, in any language."""
         pairs = set()
         for first, second, third in ("123", "012", "abc"):
             for key, column in self.by_key.items():
+                if not key.endswith(first) or key == first:
+                    continue
                 stem = key.removesuffix(first)
                 other = self.by_key.get(stem + second)
-                # With a third column of the same stem they are a series and not a pair.
-                if stem in ("", key) or other is None or stem + third in self.by_key:
+                # With a further column of the same stem they are a series and not a pair.
+                is_series = stem + third in self.by_key or (
+                    first == "1" and stem + "0" in self.by_key
+                )
+                if other is None or is_series:
                     continue
                 if {self.cells[column].kind, self.cells[other].kind} <= {"sentences", "empty"}:
                     pairs.add((column, other))

@@ -234,7 +234,11 @@ def gather(
 
 
 def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[Sequence[Any], str | None]:
-    """A row with ``width`` fields, and a note on missing fields, or with the surplus ones unless they are empty."""
+    """Fills or cuts a row to ``width`` fields.
+
+    The note tells how many there were, and quotes surplus fields. Only empty surplus fields are cut
+    without a note.
+    """
     surplus = record[width:]
     if surplus and not any(surplus):
         return record[:width], note

@@ -182,6 +182,15 @@ def test_several_texts_without_names_are_asked():
     assert read(reading.rows, "eins", "drei").sentences == ("eins", "drei")
 
 
+@pytest.mark.parametrize("endings", ["012", "123", "abc"])
+def test_a_series_of_three_columns_is_not_read_as_a_pair(endings):
+    names = [f"frage{ending}" for ending in endings]
+    texts = (QUESTIONS, ANSWERS, QUESTIONS[::-1])
+    reading = read(dict(zip(names, texts, strict=True)))
+    with pytest.raises(InputError, match="which two hold pairs"):
+        reading.check()
+
+
 def test_single_sentences_have_classes():
     assert (
         read({"text": QUESTIONS, "topic": ["billing", "shipping", "returns"] * 4}).target == "topic"
