@@ -86,6 +86,7 @@ def test_a_wrong_base_is_said_before_anything_starts(open_page, home: Path):
     assert before == sorted((home / "experiments").glob("*"))
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_end_to_end_and_survives_a_reload(open_page, home: Path):
     page = opened(open_page)
     ask(page, 1, 2)

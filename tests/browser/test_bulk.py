@@ -103,6 +103,7 @@ def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, 
     assert downloaded(page, "#parquet").read_bytes()[:4] == b"PAR1"
 
 
+@pytest.mark.slow
 def test_a_reload_loses_neither_the_file_nor_the_result(open_page, pairs):
     page = opened(open_page)
     upload(page, pairs)
@@ -154,6 +155,7 @@ def test_what_arrives_while_the_page_is_busy_is_shown(open_page, tmp_path):
     expect(page.locator("#stop")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, tmp_path):
     path = tmp_path / "nli.csv"
     same = [
@@ -203,6 +205,7 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
     expect(page.locator("#deduplicated")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_scoring_outlives_a_reload_and_stop_keeps_the_rows_that_are_done(open_page, tmp_path):
     path = tmp_path / "long.csv"
     with path.open("w") as file:
@@ -270,6 +273,7 @@ def test_a_file_that_cannot_be_scored_gets_one_clear_sentence(open_page, pairs, 
     expect(problem.locator("li").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_adds_its_scores(open_page):
     page = opened(open_page)
     page.get_by_role("button", name="Model: all-MiniLM-L6-v2, mean pooling").click()
@@ -283,6 +287,7 @@ def test_a_cross_encoder_adds_its_scores(open_page):
     expect(page.locator("#disagreements h2")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_the_threshold_below_the_histograms_of_labels_counts_at_once(open_page, tmp_path):
     path = tmp_path / "labelled.csv"
     same = "A man sleeps.,A man is asleep.,yes\n"

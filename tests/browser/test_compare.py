@@ -119,6 +119,7 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
     expect(page.locator("#answer .card").first).to_contain_text("all-MiniLM-L6-v2 · mean pooling")
 
 
+@pytest.mark.slow
 def test_a_word_left_out_changes_both_scores_of_a_long_pair_when_asked_for(open_page):
     page = open_page("/?a=The+film+was+good.&b=The+film+was+not+good.")
     expect(page.locator("#answer .reason tbody tr")).to_have_count(4 + 5)
@@ -229,6 +230,7 @@ def test_the_endpoints_are_described_behind_a_link_of_every_page(open_page, app_
     expect(page.locator("body")).to_contain_text("/api/compare")
 
 
+@pytest.mark.slow
 def test_many_sentences_and_what_they_cost(open_page, app_url):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()

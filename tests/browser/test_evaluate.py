@@ -122,6 +122,7 @@ def test_two_models_are_compared_in_words_and_the_table_is_copied(open_page):
         expect(page.locator("#copy-text")).to_contain_text(words)
 
 
+@pytest.mark.slow
 def test_own_files_are_measured_cell_by_cell_and_remembered(open_page, mine):
     page = open_page("/evaluate")
     measured(page, ["tfidf", "glove", "all-MiniLM-L6-v2:cls", "run:nowhere"], [mine])
@@ -165,6 +166,7 @@ def test_a_long_measurement_is_stopped(open_page):
     expect(page.locator("#measure")).to_be_enabled()
 
 
+@pytest.mark.slow
 def test_where_a_model_errs(open_page):
     page = open_page("/evaluate")
     page.get_by_role("tab", name="Errors").click()

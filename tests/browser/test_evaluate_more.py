@@ -31,6 +31,7 @@ def upload(page: Page, place: str, text: str) -> None:
     expect(page.locator(place.replace("-file", "-panel") + " section")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_triplets_of_stsb_and_labels_of_a_file(opened):
     page = opened("Triplets and labels")
     page.click("#score-labels")
@@ -81,6 +82,7 @@ def test_a_threshold_is_shown_at_once_and_found_on_a_file_with_labels(opened):
     expect(table).to_contain_text("precision ≥ 90%")
 
 
+@pytest.mark.slow
 def test_a_number_is_typed_through_those_out_of_its_range(opened):
     page = opened("Threshold")
     page.click("#threshold-settings > button")
@@ -95,6 +97,7 @@ def test_a_number_is_typed_through_those_out_of_its_range(opened):
     expect(field).to_have_value("0.999")
 
 
+@pytest.mark.slow
 def test_cost_shows_every_size_of_the_vectors_and_where_it_was_measured(opened):
     page = opened("Cost")
     expect(page.locator("#cost-table tbody tr")).to_have_count(5)
@@ -108,6 +111,7 @@ def test_cost_shows_every_size_of_the_vectors_and_where_it_was_measured(opened):
     expect(page.locator("#cost-figure .js-plotly-plot")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_transfer_scores_each_model_and_says_why_one_has_no_score(opened):
     page = opened("Transfer")
     rows = "".join(
@@ -126,6 +130,7 @@ def test_transfer_scores_each_model_and_says_why_one_has_no_score(opened):
     expect(table).to_contain_text("50.00")  # always the largest class
 
 
+@pytest.mark.slow
 def test_folds_are_runs_that_a_reload_does_not_lose(opened):
     page = opened("Folds")
     expect(page.locator("#folds-table")).not_to_be_empty()  # the tab is there as a whole

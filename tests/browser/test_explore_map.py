@@ -119,6 +119,7 @@ def test_the_example_is_drawn_and_a_click_lists_the_nearest_sentences(open_page)
     page.wait_for_function(f"{marked}.reduce((count, trace) => count + trace.x.length, 0) === 11")
 
 
+@pytest.mark.slow
 def test_colour_by_nothing_cluster_and_a_query(open_page):
     page = opened(open_page)
     choose(page, "#map-colour", "nothing")
@@ -205,7 +206,8 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     choosing(page)
     pick(page, "fieldset:has-text('Combines token vectors into one')", "max")
     page.click("#corpus-open")
-    expect(page.locator("#corpus-status")).to_contain_text("12 sentences · column: length")
+    expect(page.locator("#corpus-status")).to_contain_text("12 sentences: 1 near-duplicate")
+    expect(page.locator("#corpus-status")).to_contain_text("11 stay · column: length")
     expect(page.locator("#corpus-status")).to_contain_text("all-MiniLM-L6-v2, max pooling")
     expect(page.locator("#explore-tabs.stale")).to_have_count(0)
     page.wait_for_url(re.compile("corpus-source=yours&corpus=[0-9a-f]{16}"))

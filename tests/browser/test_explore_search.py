@@ -74,6 +74,7 @@ class TestSearch:
         )
         expect(page.locator("#search-status")).to_contain_text("for minilm-stsb to read 16 pairs")
 
+    @pytest.mark.slow
     def test_another_corpus_opens_without_the_query_of_the_example(self, open_page):
         page = opened(open_page, "Search")
         expect(page.locator("#search-hits tbody tr")).to_have_count(10)
@@ -92,6 +93,7 @@ class TestSearch:
 
 
 class TestSimilarPairs:
+    @pytest.mark.slow
     def test_number_threshold_repeats_and_the_file(self, open_page):
         page = opened(open_page, "Pairs and duplicates")
         expect(page.locator("#pairs-status")).to_contain_text("Press the button")
@@ -114,6 +116,7 @@ class TestSimilarPairs:
         expect(page.locator("#pairs-table")).to_contain_text("no pair has a cosine of 1.00 or more")
         expect(page.locator("#pairs-csv")).to_be_hidden()
 
+    @pytest.mark.slow
     def test_the_corpus_without_its_repetitions(self, open_page):
         page = opened(open_page, "Pairs and duplicates")
         page.click("#repeats-go")
@@ -148,6 +151,7 @@ class TestSimilarPairs:
 
 
 class TestClusters:
+    @pytest.mark.slow
     def test_both_ways_their_bounds_and_the_file(self, open_page):
         page = opened(open_page, "Clusters")
         expect(page.locator("#clusters-table .group").first).to_be_visible()
@@ -180,6 +184,7 @@ class TestClusters:
         expect(page.locator("#clusters-stop")).to_be_hidden()
         assert {row["cluster"] for row in downloaded(page, "#clusters-csv")} == set("123456")
 
+    @pytest.mark.slow
     def test_stop_stops(self, open_page):
         page = opened(open_page, "Clusters")
         expect(page.locator("#clusters-table .group").first).to_be_visible()

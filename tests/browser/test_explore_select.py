@@ -88,6 +88,7 @@ def expect_selected(page: Page, rows: list[int]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_lasso_selects_the_points_inside_under_any_colour_and_model(open_page):
     page = opened(open_page)  # coloured by category: 17 traces
     drag(page, "lasso")

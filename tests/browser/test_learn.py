@@ -57,6 +57,7 @@ def test_each_lesson_is_measured_and_hides_its_answer_until_asked(open_page):
     expect(page.locator(".lesson-page h2")).to_have_text(lessons()[-2].title)
 
 
+@pytest.mark.slow
 def test_progress_outlives_a_reload(open_page):
     page = open_lesson(open_page, 6)
     page.get_by_text("Show the answer").click()
@@ -66,6 +67,7 @@ def test_progress_outlives_a_reload(open_page):
     expect(page.locator("#go-5")).not_to_have_attribute("data-done", "")
 
 
+@pytest.mark.slow
 def test_1_a_known_model_comes_back_after_an_unknown_one(open_page):
     page = open_lesson(open_page, 1)
     expect(page.locator("#result-1 tbody tr")).to_have_count(8)
@@ -89,6 +91,7 @@ def test_2_pooling_changes_the_figure_and_the_trained_poolings_are_named(open_pa
     expect(page).to_have_url(re.compile(r"/ablation\?preset=pooling"))
 
 
+@pytest.mark.slow
 def test_4_a_pull_is_flagged_and_the_preset_is_ready(open_page):
     page = open_lesson(open_page, 4)
     expect(page.locator("#result-4")).to_contain_text("Not flagged")
@@ -122,6 +125,7 @@ def test_5_n_is_extrapolated_and_rates_are_measured_again_in_their_place(open_pa
     expect(page.locator("#lines")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_6_normalising_makes_the_orders_one(open_page):
     page = open_lesson(open_page, 6)
     agreement = page.locator("#result-6 table").first.locator("tbody tr").first
@@ -133,6 +137,7 @@ def test_6_normalising_makes_the_orders_one(open_page):
     expect(page.locator("#result-6 .problem")).to_contain_text("The query is empty")
 
 
+@pytest.mark.slow
 def test_8_a_pair_of_ones_own_is_scored_and_reset_brings_the_lessons_back(open_page):
     page = open_lesson(open_page, 8)
     expect(page.locator("#result-8 tbody tr")).to_have_count(3)
@@ -147,6 +152,7 @@ def test_8_a_pair_of_ones_own_is_scored_and_reset_brings_the_lessons_back(open_p
     expect(own).to_have_text(before)
 
 
+@pytest.mark.slow
 def test_a_class_fixes_the_lessons_the_seed_and_the_sheet(open_page):
     page = open_page("/learn?lesson=4")
     page.locator("#teacher button").first.click()

@@ -105,6 +105,13 @@ def test_the_address_has_what_is_changed_from_the_preset(open_page):
     expect(other).to_have_url(re.compile(r"/train\?preset=\w+$"))
 
 
+def test_a_run_is_started_watched_and_finishes(open_page):
+    page = open_page("/train")
+    start(page, "a short one", 2)
+    expect(row(page, "a short one")).to_contain_text("finished")
+    expect(page.locator("#curve-loss .js-plotly-plot")).to_be_visible()
+
+
 @pytest.mark.slow
 def test_a_live_run_in_two_tabs_outlives_a_reload_stop_and_resume(open_page):
     page = open_page("/train")
@@ -128,6 +135,7 @@ def test_a_live_run_in_two_tabs_outlives_a_reload_stop_and_resume(open_page):
     expect(row(page, "a long one")).to_contain_text("stopped")
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_page, tmp_path):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
@@ -223,6 +231,7 @@ def test_a_file_of_ones_own_chooses_the_objective(open_page, tmp_path):
     expect(page.locator("#objective input")).to_have_value("classification")
 
 
+@pytest.mark.slow
 def test_mined_negatives_are_shown_before_they_are_used(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")

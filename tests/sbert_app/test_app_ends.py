@@ -30,6 +30,7 @@ def score(app: RunningApp, file: dict[str, object]) -> None:
         app.call("score_file", file=file)
 
 
+@pytest.mark.slow
 def test_ending_the_app_interrupts_scoring_and_keeps_scored_files(home, tmp_path):
     rows = "".join(
         f"A man plays the guitar for {i} people.,Somebody makes music number {i}.\n"

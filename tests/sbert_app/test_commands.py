@@ -346,6 +346,7 @@ def test_bash_completes_the_names_of_models(run: Run, monkeypatch: pytest.Monkey
     assert "all-MiniLM-L6-v2" in capsys.readouterr().out.split()
 
 
+@pytest.mark.slow
 def test_export_writes_the_columns_that_embedding_atlas_reads(
     run: Run, tmp_path: Path, model: Path, home: Path, monkeypatch
 ):

@@ -140,6 +140,7 @@ def on_disks(
     return answers([*unshare, "sh", "-ec", "\n".join(script), "sh"], home, commands)
 
 
+@pytest.mark.slow
 def test_an_output_that_does_not_fit_leaves_the_older_one_and_nothing_else(on_disks):
     ends, contents_and_names = on_disks
     for name in (*OUTPUTS, "full"):

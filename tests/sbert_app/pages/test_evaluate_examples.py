@@ -55,6 +55,7 @@ def test_the_triplets_are_measured_anew(home, out):
     assert measured["result"]["accuracy"] == pytest.approx(was["result"]["accuracy"], abs=NEAR)
 
 
+@pytest.mark.slow
 def test_the_classifiers_are_measured_anew(home, out):
     measure_examples.write_transfer(ModelCache(home))
     measured = json.loads((out / "transfer_scores.json").read_text(encoding="utf-8"))
@@ -68,6 +69,7 @@ def test_the_classifiers_are_measured_anew(home, out):
     assert was["best"] == max(score["mean"] for _, score in was["rows"])
 
 
+@pytest.mark.slow
 def test_the_folds_are_those_of_the_file_and_begin_where_the_base_is(home):
     was = example("fold_scores")
     data, rows_of = folds.split(pairs_by_genre(home), None)
@@ -87,6 +89,7 @@ def test_the_folds_are_trained_anew(home, out):
     assert measured["after"] == pytest.approx(example("fold_scores")["after"], abs=100 * NEAR)
 
 
+@pytest.mark.slow
 def test_the_cost_begins_with_the_correlation_of_the_whole_vectors(home):
     cost = read_document(SHIPPED_COST, CostTable)
     rho = evaluate(ModelCache(home).get(DEFAULT_MODEL, VectorModel), cost.data, home=home)[

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from training.data.dataset import Dataset
 from training.data.load import load_data
@@ -78,6 +79,7 @@ def test_an_overlap_that_would_take_too_long_is_not_counted(monkeypatch):
         assert "nearly" not in str(found)
 
 
+@pytest.mark.slow
 def test_the_sts_benchmark():
     found = overlap(load_data("stsb:test"), [load_data("stsb:train")], default_encode())
     assert (found.equal, found.shared) == (12, 249)

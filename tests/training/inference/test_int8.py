@@ -83,6 +83,7 @@ def test_an_encoder_in_int8(tmp_path: Path, architecture: str):
     assert encoder.backbone.get_input_embeddings().weight.dtype == torch.float32  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @needs_int8
 def test_the_shipped_cross_encoder_in_int8():
     pairs = [

@@ -144,6 +144,7 @@ def test_progress_is_reported_and_work_can_be_stopped():
             encoder.encode(["a"], should_stop=lambda: True)
 
 
+@pytest.mark.slow
 def test_glove_and_tfidf_on_the_sts_benchmark():
     # 69.12 on STSb test: fitted on the sentences that it scores.
     found = evaluate(open_model("tfidf"), "stsb:test")

@@ -266,6 +266,7 @@ def test_a_downloaded_data_set_is_there_offline(client, answers, server):
     assert "offline (HF_HUB_OFFLINE)" in unknown["error"]
 
 
+@pytest.mark.slow
 def test_large_sets_are_streamed_and_leave_nothing(tmp_path, server):
     client = Client(tmp_path)
     client.use(server)

@@ -69,6 +69,7 @@ def test_a_teacher_has_vectors_of_a_fixed_meaning_as_wide_as_the_students():
         teacher("mse", "tfidf")
 
 
+@pytest.mark.slow
 def test_scores_and_margins_of_a_cross_encoder():
     model = CrossEncoder.load("minilm-stsb", dtype="float32", device="cpu")
     one, two, three = TRIPLETS.columns

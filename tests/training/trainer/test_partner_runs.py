@@ -55,6 +55,7 @@ def test_own_pairs_are_judged_by_whether_sentences_find_their_partners(own, obje
     assert "cosines" not in evaluations[0], "they are kept in the checkpoint alone"
 
 
+@pytest.mark.slow
 def test_the_pair_that_changed_most_is_named_also_after_a_resume(own, tmp_path):
     config = RunConfig("mnrl", train_data=own, **STEPS)
     result, _ = run(config, tmp_path / "whole")

@@ -143,6 +143,7 @@ def test_2_says_why_mean_beats_cls_by_the_figures_of_trained_models():
     assert "no worse than mean" in pooled_pair.compare_trained(reversed_order)
 
 
+@pytest.mark.slow
 def test_3_a_head_on_u_and_v_alone_only_memorises(context):
     found = heads.measure(context, 300)
     heads_of = {row.concatenation: row for row in found.rows}
@@ -194,6 +195,7 @@ def test_6_ranks_count_from_one():
     assert orders.ranks(np.array([0.1, 0.9, 0.5, 0.5 + 1e-9])).tolist() == [4, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_7_the_cross_encoder_changes_the_order_and_is_the_better_judge(context):
     found = rerank.measure(context, "The stock market fell sharply.", 10)
     assert [candidate.rank for candidate in found.candidates] == list(range(1, 11))
@@ -233,6 +235,7 @@ def test_an_empty_sentence_of_ones_own_is_named(context):
         negation.measure(context, negation.NEGATION, "A dog.", " ")
 
 
+@pytest.mark.slow
 def test_a_higher_temperature_spreads_crowded_vectors_and_every_one_learns(context):
     result = temperature.measure(context, "random")
     means = {training.temperature: float(training.random.mean()) for training in result.after}

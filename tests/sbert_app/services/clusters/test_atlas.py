@@ -43,6 +43,7 @@ def export(home, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_atlas_has_points_clusters_and_neighbours_of_all_sentences(export, tmp_path):
     drawn, table = export()
     assert drawn == 90

@@ -32,6 +32,7 @@ def run(home):
         return train_with(("schedule", "base"), 0, 20, home)
 
 
+@pytest.mark.slow
 def test_a_run_with_defects_says_which_and_learns_nothing(run):
     assert run.defects == ("schedule", "base")
     assert len(set(run.rho)) == 1 and len(set(run.random_cosine)) == 1

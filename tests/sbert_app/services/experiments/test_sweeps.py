@@ -409,6 +409,7 @@ def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by
     assert "there is no ablation 'depth'; choose pooling" in other
 
 
+@pytest.mark.slow
 def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsys):
     asked = [
         "ablate",

@@ -25,6 +25,7 @@ def steps(store: RunStore, run_id: str) -> list[int]:
     return [event["step"] for event in store.events(run_id) if event["kind"] == "train"]
 
 
+@pytest.mark.slow
 def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny, run):
     """As Slurm starts it: interrupted by SIGTERM, and started again."""
     store = RunStore(place)

@@ -142,6 +142,7 @@ def under_way(run: Run) -> bool:
     return run.state == "running" and run.progress.step >= 3
 
 
+@pytest.mark.slow
 def test_one_calm_worker_executes_the_runs_of_several_apps(jobs, tiny):
     others = [RunQueue(RunStore(jobs.store.home)) for _ in range(3)]
     for other in others:
@@ -223,6 +224,7 @@ def test_a_run_whose_worker_is_killed_is_interrupted_with_a_checkpoint(jobs, tin
     assert (run.folder / "checkpoint/state.json").exists()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_keeps_its_checkpoint_to_resume_from(jobs, tiny):
     run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
     run = until(jobs, jobs.store.stop(run.id), ended)
