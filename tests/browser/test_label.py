@@ -39,7 +39,6 @@ def test_without_a_project_nothing_can_be_pressed_that_would_not_work(open_page,
     assert card["y"] < form["y"]
 
 
-@pytest.mark.slow
 def test_a_project_is_made_judged_by_keys_and_kept(open_page, new_project):
     page = new_project()
     expect(page.locator("#label-create")).to_have_text("Choose the pairs: name the project first")
@@ -139,7 +138,6 @@ def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):
         expect(page.locator("#label-card [aria-pressed=true] kbd")).to_have_text(score)
 
 
-@pytest.mark.slow
 def test_keys_wait_for_the_next_card_when_the_pairs_sent_ahead_are_used_up(open_page):
     page = open_rater(open_page, "browser-pairs", "Eve")
     for i in range(20):  # far more than are sent ahead, faster than any answer
