@@ -303,7 +303,11 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
 def _triplets(
     positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random
 ) -> Dataset:
-    """Adds a negative to positive pairs: one of the anchor's ``negatives``, else another text of ``pool``."""
+    """Adds a negative to positive pairs.
+
+    It is one of the anchor's ``negatives``, the texts of its pairs with a low gold score, or else
+    another text of ``pool``.
+    """
     positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
         positives_of[anchor].add(positive)
@@ -326,10 +330,10 @@ def _triplets(
         while negative in forbidden:
             negative = draw.choice(candidates)
         third.append(negative)
-    source = f"{hard:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
+    low_scored = f"{hard:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
     triplets = replace(positives, columns=(*positives.columns, third))
     return triplets.with_note(
-        f"{len(third):,} triplets; negatives: {source}{len(third) - hard:,} drawn at random"
+        f"{len(third):,} triplets; negatives: {low_scored}{len(third) - hard:,} drawn at random"
     )
 
 

@@ -187,6 +187,7 @@ def bm25_weights(
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(token_pattern=WORD_PATTERN, dtype=np.float32)
+    # CountVectorizer raises ValueError if there is no word at all.
     has_words = any(re.search(WORD_PATTERN, document) for document in documents)
     counts = vectorizer.fit_transform(documents if has_words else ["none"] * len(documents))
     lengths = np.asarray(counts.sum(axis=1)).ravel()  # (N,)

@@ -258,6 +258,7 @@ class PairModel(Model):
             print(scores.shape)  # (2,)
         """
         if pool is not None:
+            # Raises InputError, which says what to use in place of processes.
             self.start_multi_process_pool()
         listed = pairs if isinstance(pairs, Sequence) else list(pairs)
         report = report or ReadReport()

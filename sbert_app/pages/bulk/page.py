@@ -471,13 +471,14 @@ class _Page:
     ) -> Update:
         """Returns the update for a table. Without ``columns``, its own reading decides."""
         is_example = table.path == EXAMPLE
-        is_open = not (is_scored or is_example)
+        # The first rows are shown until the file is scored.
+        is_unfolded = not (is_scored or is_example)
         remark = OF_EXAMPLE if is_example else ""
         return {
             **self._cleared(),
             self.table: table,
             self.job: None,
-            **self.panel.of(table, columns, encoding, is_open=is_open, remark=remark),
+            **self.panel.of(table, columns, encoding, is_open=is_unfolded, remark=remark),
             **self._buttons(running=False),
         }
 

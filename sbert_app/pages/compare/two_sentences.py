@@ -102,8 +102,8 @@ class TwoSentences:
         self.random_stsb = gr.State(None)
         # The model whose pooling was selected last; see `_with_pooling`.
         self.shown_model = gr.State(DEFAULT_MODEL)
-        # The inputs whose download was stopped. The download for a link is not started, so its
-        # inputs are here too.
+        # The inputs for which nothing is downloaded until the visitor asks: those whose download was
+        # stopped, and those that a link has filled in.
         self.stopped = gr.State(None)
         self.questions = gr.State({})
         # The values change when models have to be downloaded, and when the download has ended.
@@ -348,7 +348,7 @@ class TwoSentences:
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
         """Measures the scores without each word, and returns the answer with them.
 
-        Without a click (``is_asked``), this is done for short pairs only.
+        Unless a click asks for it (``is_asked``), this is done for short pairs only.
         """
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer) or answer.changes is not None:

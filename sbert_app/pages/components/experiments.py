@@ -206,21 +206,21 @@ def status_of(experiment: Experiment) -> Markup:
 
 def shared_settings(experiment: Experiment) -> str:
     """Returns the settings that all runs of an experiment have in common, in one line."""
-    configs = [RunConfig(**plan.config) for plan in experiment.record.runs]
-    first = configs[0]
-    length = f"{first.max_steps:,} steps" if first.max_steps else f"{first.epochs:g} epoch"
-    texts = {
-        "base": first.base,
-        "objective": first.objective,
-        "train_data": first.train_data,
-        "max_steps": length,
-        "batch_size": f"batch {first.batch_size}",
-        "learning_rate": f"lr {first.learning_rate:g}",
-    }
-    shared = []
-    for name, text in texts.items():
-        if all(getattr(config, name) == getattr(first, name) for config in configs):
-            shared.append(text)
+    settings_of_runs = []
+    for plan in experiment.record.runs:
+        config = RunConfig(**plan.config)
+        length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
+        settings_of_runs.append(
+            (
+                config.base,
+                config.objective,
+                config.train_data,
+                length,
+                f"batch {config.batch_size}",
+                f"lr {config.learning_rate:g}",
+            )
+        )
+    shared = [texts[0] for texts in zip(*settings_of_runs, strict=True) if len(set(texts)) == 1]
     return " · ".join(shared)
 
 

@@ -157,9 +157,12 @@ class _ClustersTab:
         def visit(
             request: gr.Request, shown_for: OpenCorpus | None, *values: Any
         ) -> Iterator[Update]:
-            open_corpus = values[0]
-            if open_corpus is None or shown_for == open_corpus:
-                yield {self.is_waiting: open_corpus is None}
+            open_corpus = values[0]  # the first of the inputs
+            if open_corpus is None:
+                # The clusters are found when the corpus is there.
+                yield {self.is_waiting: True}
+            elif shown_for == open_corpus:
+                yield {self.is_waiting: False}
             else:
                 # If UMAP has to be compiled, it takes seconds until progress is shown.
                 yield {self.task.status: FINDING}

@@ -77,17 +77,19 @@ class ClassLink:
         """
         import segno
 
-        reached = address_for_others(page, settings.host)
-        address = f"{reached or page}?{self.query}"
+        network_address = address_for_others(page, settings.host)
+        address = f"{network_address or page}?{self.query}"
+        # On the server itself the page was opened at another address than the one in the link.
+        is_of_network = network_address not in (None, page)
         code = Markup()
-        if reached:
+        if network_address:
             drawing = segno.make(address, error="l", micro=False).svg_inline(omitsize=True)
             code = Markup(drawing)  # noqa: S704 - drawn by the library
         return macro("learn/class_links")(
             self.title,
             address,
             code,
-            reached not in (None, page),
+            is_of_network,
             settings.auth and settings.auth[0],
             self.sheet_address(),
             self.sheet_address(answers=True),

@@ -122,9 +122,11 @@ class Quality:
 def agreement(project: Project) -> Agreement:
     """The agreement of all raters of a project."""
     ratings = project.ratings()
+    # (raters, pairs), NaN where a rater has not judged a pair
     table = np.full((len(ratings), len(project.pairs)), np.nan)
-    for row, scores in zip(table, ratings.values(), strict=True):
-        row[list(scores)] = list(scores.values())
+    for rater, scores in enumerate(ratings.values()):
+        for pair, score in scores.items():
+            table[rater, pair] = score
     judged = ~np.isnan(table)
     confusion = np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
     between = {}

@@ -78,7 +78,10 @@ class Watch:
         self.report(done, None, total or max(done, 1))
 
     def stage(self, description: str) -> Watch:
-        """Starts a stage, and returns a watch that repeats its name after a download has reported another."""
+        """Starts a stage, and returns a watch whose reports without a description have the stage's.
+
+        A download in between may have reported a description of its own.
+        """
 
         def report(done: float, text: str | None = None, total: float = 1.0, /) -> None:
             self.report(done, text or description, total)

@@ -188,7 +188,7 @@ def _scored(
     home: Path,
     watch: Watch,
 ) -> tuple[VectorModel, Dataset, np.ndarray]:
-    """Returns the encoder, the pairs, and their cosines (N,) float32."""
+    """Returns the encoder, the pairs to which it gives a score, and their cosines (N,) float32."""
     encoder = models.get(model, Model)
     if not isinstance(encoder, VectorModel):
         raise InputError(

@@ -160,7 +160,9 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     for finding in findings:
         if finding.is_left_out:
             keep.difference_update(finding.rows)
-    keep = keep.union(*(data.joined.get(row, ()) for row in keep))
+    # `data.rows` has the first of the rows that judge the same pair; the others stay with it.
+    for row in list(keep):
+        keep.update(data.joined.get(row, ()))
     layout = Layout.of(table)
     with open_writers([output], table.path, table.fields(), {}, layout=layout) as (writer,):
         for batch in table.batches():

@@ -198,6 +198,8 @@ class _Scoring:
         """
         summary = self.summary
         damage = None
+        # A block of a larger job is scored whole or not at all.
+        is_block = report_folder is None
         started = time.perf_counter()
         with nullcontext() if report_folder is None else ReportBuilder(report_folder) as builder:
             try:
@@ -207,11 +209,11 @@ class _Scoring:
                     growth = CHUNK_SECONDS / max(time.perf_counter() - chunk_started, 1e-6)
                     self.chunk_rows = max(MIN_CHUNK, len(chunk) * min(MAX_GROWTH, growth))
             except StoppedError:
-                if report_folder is None:
+                if is_block:
                     raise
                 summary.stopped_at = summary.rows
             except InputError as error:
-                if not summary.rows or report_folder is None:
+                if is_block or not summary.rows:
                     raise
                 damage = error
             summary.seconds = time.perf_counter() - started

@@ -113,7 +113,7 @@ class DelimitedWriter(Writer):
         if self.path.suffix.lower() == ".tsv":
             layout = replace(layout, delimiter="\t")
         elif layout.delimiter == "\t":
-            # CSV has no tabs.
+            # A TSV becomes a CSV. Its decimal sign may be a comma, which is the delimiter now.
             layout = replace(layout, delimiter=",", decimal=".")
         self._delimiter = layout.delimiter
         self._decimal = layout.decimal

@@ -192,6 +192,7 @@ def paper_column(data: str, size: int | None) -> str | None:
         if data in (column, f"{column}:test"):
             return column
     stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
+    # A file named sts12 is the paper's only if it has as many pairs.
     if size is not None and PAPER_SIZES.get(stem) == size:
         return stem
     return None
