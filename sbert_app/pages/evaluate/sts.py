@@ -296,6 +296,8 @@ class _SimilarityTab:
             evaluate_grid(grid, self.services.models, self.services.settings.home, watch)
             return {self.tab.status: ""}
 
+        # What the button shows would be replaced by the result.
+        yield {self.back: hidden()}
         cells = 0
         for update in self.tab.run(request, work, {}):
             if grid.done > cells:
