@@ -184,12 +184,15 @@ def bm25_weights(
 
     Source: Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework: BM25 and Beyond".
     """
+    from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import CountVectorizer
 
+    # scikit-learn raises an error if there are no words.
+    if not any(re.search(WORD_PATTERN, document) for document in documents):
+        empty = np.zeros((len(queries) + len(documents), 0), dtype=np.float32)
+        return csr_matrix(empty[: len(queries)]), csr_matrix(empty[len(queries) :])
     vectorizer = CountVectorizer(token_pattern=WORD_PATTERN, dtype=np.float32)
-    # CountVectorizer raises ValueError if there is no word at all.
-    has_words = any(re.search(WORD_PATTERN, document) for document in documents)
-    counts = vectorizer.fit_transform(documents if has_words else ["none"] * len(documents))
+    counts = vectorizer.fit_transform(documents)
     lengths = np.asarray(counts.sum(axis=1)).ravel()  # (N,)
     n = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
     idf = np.log1p((len(documents) - n + 0.5) / (n + 0.5))  # (V,)

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from training.catalogue import BASELINES, CROSS_ENCODERS, ENCODERS
 from training.errors import InputError, StoppedError
 from training.evaluation.scoring import evaluate
-from training.models.lexical import TfIdf
+from training.models.lexical import Bm25, TfIdf
 from training.models.model import VectorModel, open_model, opener_of
 from training.models.word_vectors import WordVectors
 
@@ -153,3 +153,8 @@ def test_glove_and_tfidf_on_the_sts_benchmark():
     # 41.09 on STSb test with 50 dimensions (the paper's 300 have 58.02).
     found = evaluate(open_model("glove"), "stsb:test")
     assert found["spearman"]["cosine"] == pytest.approx(0.4109, abs=0.0005)
+
+
+def test_documents_without_a_word_answer_no_query():
+    found = Bm25().search(["none", "?"], ["!", "…"], 2)
+    assert [rows.tolist() for rows in found] == [[], []]
