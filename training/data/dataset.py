@@ -44,8 +44,8 @@ NOTEBOOK_ROWS = 5
 LONGEST_NAME = 60
 # The beginning of the note on columns that are not used.
 NOT_READ = "not read"
-# The number of rows of a data set of the datasets library that show what its columns are.
-LOOKED_AT = 100
+# The number of first rows of a data set of the datasets library that show what its columns are.
+FIRST_ROWS = 100
 # Short texts that stand in place of sentences, in characters, and how often they occur at least.
 LONGEST_PLACEHOLDER = 4
 LEAST_REPEATED = 2
@@ -84,7 +84,8 @@ class Dataset:
     # The value of ``?labels=`` that makes unclear labels, such as "maybe", the opposite of a match;
     # "" if there are none.
     unclear_as_no: str = field(default="", repr=False)
-    # The further rows that judge the same pair, by the first one, which is in ``rows``.
+    # Several rows may judge one pair. The first of them is in ``rows``; this maps its number to the
+    # numbers of the others.
     joined: Mapping[int, Sequence[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -119,8 +120,8 @@ class Dataset:
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence
         or score are left out, scores are rescaled to 0–5 by the scale that they seem to have; the
         notes state all of this. ``columns`` names the columns as in `from_file`. InputError if no
-        form of data has these columns, they differ in length, or a score is not a number; and with
-        a question where several columns may be the judgement.
+        form of data has these columns, they differ in length, or a score is not a number;
+        QuestionError if several columns may be the judgement.
         """
         lists, reading = read_cells(cells, name, columns)
         used = {column: lists[column] for column in reading.used}
@@ -166,18 +167,19 @@ class Dataset:
 
         if isinstance(rows, dict):
             raise InputError(f"{name} has the splits {', '.join(rows)}; give one of them")
-        head = rows_to_columns(list(rows.take(LOOKED_AT)))
+        head = rows_to_columns(list(rows.take(FIRST_ROWS)))
         reading = TableReading.of(name, flat_columns(head))
         reading = reading.with_columns(requested_columns(columns, reading))
         check_form(reading)
-        # A column of objects is read if one of its fields is used.
+        # A column is read if it is used, or if it holds objects and one of their fields is used:
+        # "labels" for "labels.label".
         used = []
         for column in head:
             if any(f"{part}.".startswith(f"{column}.") for part in reading.used):
                 used.append(column)
-        cells, more = read_columns(rows, lambda names: used)
+        cells, has_more = read_columns(rows, lambda _: used)
         data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
-        if more:
+        if has_more:
             return data.with_note(f"only the first {MOST_ROWS:,} rows are read")
         return data
 
@@ -225,12 +227,12 @@ class Dataset:
     ) -> Dataset:
         """The rows of an opened file, as `from_file`; ``name`` replaces the file's name."""
         name = name or table.path.name
-        reading = replace(
-            table.reading.with_columns(requested_columns(columns, table.reading)), name=name
-        )
-        splits = reading.first(SPLIT)
-        if split and splits is None:
+        requested = requested_columns(columns, table.reading)
+        reading = replace(table.reading.with_columns(requested), name=name)
+        split_column = reading.first(SPLIT)
+        if split and split_column is None:
             raise InputError(f"{name} has no column of splits; leave out ?split=")
+        # `in_memory` adds the notes on malformed rows.
         faults: dict[int, str] = {}
         cells = table.in_memory(reading.used, faults)
         notes = list(table.remarks)
@@ -242,9 +244,9 @@ class Dataset:
         data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
         if unread := _unread(reading, data):
             data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
-        if splits is None:
+        if split_column is None:
             return data
-        return _of_split(data, splits, cells[splits], split)
+        return _of_split(data, split_column, cells[split_column], split)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -275,7 +277,7 @@ class Dataset:
         return pyarrow.table(self._by_name()).to_pandas()
 
     def _by_name(self) -> dict[str, list[Any]]:
-        """The columns by their names."""
+        """The columns by their names. A label is its name and not its number."""
         cells: dict[str, list[Any]] = dict(zip(FORMS[len(self.columns)], self.columns, strict=True))
         if self.scores is not None:
             cells[SCORE] = self.scores
@@ -293,6 +295,7 @@ class Dataset:
         cells = self._by_name()
         if self.scores is not None:
             cells[SCORE] = [f"{score:g}" for score in self.scores[:NOTEBOOK_ROWS]]
+        # Only the first scores are formatted, so the columns differ in length.
         rows = islice(zip(*cells.values(), strict=False), NOTEBOOK_ROWS)
         return html_table(tuple(cells), rows, "; ".join((repr(self), *self.notes)))
 
@@ -345,7 +348,6 @@ def as_dataset(data: Data, name: str) -> Dataset:
     if isinstance(data, Dataset):
         return data
     makers: dict[str, Callable[..., Dataset]] = {
-        "datasets": Dataset.from_datasets,
         "DataFrame": Dataset.from_pandas,
         "list": Dataset.from_list,
         "tuple": Dataset.from_list,
@@ -353,7 +355,7 @@ def as_dataset(data: Data, name: str) -> Dataset:
     }
     kind = type(data).__name__
     is_of_datasets = type(data).__module__.startswith("datasets.")
-    make = makers.get("datasets" if is_of_datasets else kind)
+    make = Dataset.from_datasets if is_of_datasets else makers.get(kind)
     if make is None:
         raise InputError(
             f"{name} is a {kind}; give a Dataset, one of the datasets library, a DataFrame or a list of tuples"
@@ -400,7 +402,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
 
 
 def folded(text: str) -> str:
-    """The text in one case and with single spaces: texts count as equal if these are equal."""
+    """The text in lower case and with single spaces, for comparisons that ignore case and white space."""
     return " ".join(text.casefold().split())
 
 
@@ -427,31 +429,32 @@ def parse_dataset(
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out,
     and counted in the notes, after the notes on the source. ``scale``, ``labels`` and ``raters`` as
     in `Dataset.from_file`. InputError if no form fits, a score is not a number, or nothing is left;
-    and with a question where the reading is in doubt.
+    QuestionError if the reading is in doubt.
     """
     reading = reading or _reading_of(name, cells)
     check_form(reading)
-    header = reading.sentences
+    names = reading.sentences
     texts = []
-    for column in header:
+    for column in names:
         texts.append([(as_text(cell) or "").strip() for cell in cells[column]])
     rows = list(zip(*texts, strict=True))
-    headers = set()
+    repeated_headers = set()
     empty = set()
     for at, row in enumerate(rows):
         if "" in row:
             empty.add(at)
-        if len(row) > 1 and row == header:
-            headers.add(at)
+        # A single sentence may be "text" or the like.
+        if len(row) > 1 and row == names:
+            repeated_headers.add(at)
     rejected = rejected_rows(reading, cells)
     left_out = {
-        "equal to the header": headers,
+        "equal to the header": repeated_headers,
         "with an empty sentence": empty,
         "rejected, discarded or cancelled": rejected,
     }
     judged = None
     if len(texts) == 2:
-        unusable = headers | empty | rejected
+        unusable = repeated_headers | empty | rejected
         judged = judge(reading, cells, rows, unusable, scale, labels, raters)
     if judged is not None:
         left_out |= judged.left_out
@@ -465,6 +468,7 @@ def parse_dataset(
     keep = set(range(len(rows)))
     for reason, without in left_out.items():
         count = len(keep & without)
+        # Nothing is lost with a joined row: its judgement counts for the earlier one.
         if count and reason != JOINED:
             remarks.append(f"{count:,} row{'s' * (count > 1)} {reason} left out")
         keep -= without
@@ -476,6 +480,7 @@ def parse_dataset(
             )
         raise InputError("; ".join((f"{name} holds no usable row", *remarks, *notes)))
 
+    # `check_form` has raised an error for all doubts except one about the use as positive pairs.
     question = next((reading.question(doubt) for doubt in reading.doubts), "")
     data = Dataset(name, tuple(texts), source=source, question=question)
     data = data.select(sorted(keep), *notes, *remarks)
@@ -491,7 +496,7 @@ def _has_nested(values: Sequence[Any]) -> bool:
 
 
 def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
-    """The data with its scores or labels. InputError if one of them is not understood."""
+    """The data with its scores or labels. InputError if a judgement cannot be read."""
     gold = judged.gold
     if judged.bad:
         row, problem = next(iter(judged.bad.items()))
@@ -499,6 +504,7 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
             f"{data.name}, row {row + 1:,}, {problem}; write a number, or leave the cell empty; ?labels= gives words "
             "their values"
         )
+    # ``data`` counts rows from 1, ``judged`` from 0.
     values = [judged.values[row - 1] for row in data.rows]
     notes = [] if gold.is_sure else [f"read as: {gold.read_as}"]
     if len(values) > 1 and len(set(values)) == 1:
@@ -510,21 +516,22 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
     if gold.kind == NUMBER:
         return replace(data, scores=gold.gold(np.array(values)).tolist())
     names = gold.label_names(values)
-    number = {name: at for at, name in enumerate(names)}
+    index_of = {name: index for index, name in enumerate(names)}
     return replace(
         data,
-        labels=[number[value] for value in values],
+        labels=[index_of[value] for value in values],
         label_names=names,
         unclear_as_no=gold.with_others_as_no(judged.unclear),
     )
 
 
 def _reading_of(name: str, cells: Mapping[str, Sequence[Any]]) -> TableReading:
+    """The reading of a table by the first cells of its columns."""
     return TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in cells.items()})
 
 
 def check_form(reading: TableReading) -> None:
-    """Raises InputError, with the columns, if a table holds no sentences, and with the question if it is in doubt."""
+    """Raises InputError if a table has no columns of sentences, and QuestionError if its reading is in doubt."""
     reading.check()
     if not reading.form:
         columns = listed([column.name for column in reading.columns])
@@ -544,7 +551,7 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             continue
         rows = []
         for value in values:
-            # A cell without an object has none of its parts.
+            # An empty cell has no parts, and must not become a column of its own.
             row = {} if value is None else {column: value}
             rows.append(flat(row))
         parts |= rows_to_columns(rows)
@@ -553,15 +560,16 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | None) -> Dataset:
     """The rows of a split by the cells of the column of splits. InputError if there are none."""
-    of_rows = [label_text(cells[row - 1]) for row in data.rows]
-    counts = Counter(of_rows)
+    # ``data.rows`` counts from 1.
+    split_of_rows = [label_text(cells[row - 1]) for row in data.rows]
+    counts = Counter(split_of_rows)
     if split is None:
         some = ", ".join(f"{count:,} {value}" for value, count in counts.items())
         return data.with_note(
             f"the column {column} holds {some}: all rows are read; ?split= takes one"
         )
     names = (split.lower(), *SPLIT_NAMES.get(split.lower(), ()))
-    places = [at for at, value in enumerate(of_rows) if value in names]
+    places = [at for at, value in enumerate(split_of_rows) if value in names]
     if not places:
         raise InputError(
             f"{data.name} has no rows of the split {split!r}; it has {', '.join(counts)}"
@@ -570,30 +578,36 @@ def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | Non
 
 
 def _unread(reading: TableReading, data: Dataset) -> list[str]:
-    """The unread columns that a user may miss: with gold scores or labels only those with usual names."""
+    """The columns that are not read although a user may expect it.
+
+    These are all other columns of data without scores and labels, else the ones with usual names.
+    """
     has_gold = data.scores is not None or data.labels is not None
     roles = [*reading.form, SPLIT, RATING]
+    # Only pairs are read with scores or labels, although other forms may have such a column.
     if has_gold:
         roles += [SCORE, LABEL]
-    read = reading.all(*roles)
-    names = [column.name for column in reading.columns if column.name not in read]
+    used = reading.all(*roles)
+    names = [column.name for column in reading.columns if column.name not in used]
     return [name for name in names if is_usual_name(name) or not has_gold]
 
 
 def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
     """A remark on short texts that repeat where sentences should be, such as NS for a missing translation."""
     texts = list(chain.from_iterable(columns))
-    long = 0
+    long_texts = 0
     counts: Counter[str] = Counter()
     for text in texts:
-        long += len(text) > 4 * LONGEST_PLACEHOLDER
+        if len(text) > 4 * LONGEST_PLACEHOLDER:
+            long_texts += 1
         if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text:
             counts[text] += 1
     repeated = []
     for text, count in counts.items():
         if count >= LEAST_REPEATED:
             repeated.append(f"{text} ({count:,} times)")
-    if not repeated or 2 * long < len(texts):
+    # Where most texts are short, such as single words, these are nothing special.
+    if not repeated or long_texts < len(texts) / 2:
         return []
     some = ", ".join(repeated[:3])
     return [f"a placeholder seems to stand for sentences: {some}; leave these rows out"]

@@ -40,7 +40,7 @@ from training.errors import InputError
 
 # Gold scores run from 0 (nothing in common) to 5 (the same meaning).
 TOP_SCORE = 5.0
-# A pair is positive from this gold score on, and negative up to the other one.
+# The lowest gold score of a positive pair, and the highest of a negative one.
 POSITIVE_FROM = 4.0
 NEGATIVE_TO = 1.5
 MISSING = tuple(sorted(UNSURE))
@@ -131,6 +131,7 @@ def scale_of(
         return None
     if is_whole and has_query and 1 < high <= TOP_GRADE:
         return 0.0, high
+    # A scale to 10 usually begins at 0.
     begins_at_one = high in (6, 7, 9) or (low == 1 and high == 10)
     if is_whole and low >= 1 and begins_at_one:
         return 1.0, high
@@ -186,8 +187,9 @@ class GoldColumn:
     """The reading of a column of gold scores or labels.
 
     Attributes:
+        kind: `NUMBER` for scores, `ENTAILMENT` for labels of inference, `LABEL` for other labels.
         scale: the lowest and the highest score; None for labels, and for scores on no usual scale.
-        values: the values of labels by their text; None for numbers.
+        values: the values of words by their text; None if the cells are numbers.
         names: the names of labels by their text.
         missing: the texts that stand for a missing score or label.
         is_sure: whether the file can only be read in this way, so that no note is needed.
@@ -224,11 +226,12 @@ class GoldColumn:
         """
         texts = _distinct(cells)
         role = normalize_name(name)
-        in_name = NAMED_SCALE.search(name)
-        if in_name and role not in LABELS:
-            scale = scale or in_name[1]
+        scale_in_name = NAMED_SCALE.search(name)
+        if scale_in_name and role not in LABELS:
+            scale = scale or scale_in_name[1]
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
+        # "different" and "is_different", but not a column with the name 0.
         is_contrary = side_of(role.removeprefix("is")) is False and parse_number(role) is None
         if is_contrary or role.endswith(DISTANCES):
             raise InputError(
@@ -238,11 +241,13 @@ class GoldColumn:
         if top := _top_of_shares(texts):
             ends = ends or (0.0, top)
             return cls(
-                name, scale=ends, read_as=f"shares as scores {_stretched(*ends)}", are_shares=True
+                name, scale=ends, read_as=f"shares as scores {_in_words(*ends)}", are_shares=True
             )
         if ends:
+            # On a scale without negative scores, -1 stands for a missing one.
             missing = (*MISSING, "-1") if min(ends) >= 0 else MISSING
-            return cls(name, scale=ends, missing=missing, read_as=f"scores {_stretched(*ends)}")
+            return cls(name, scale=ends, missing=missing, read_as=f"scores {_in_words(*ends)}")
+        # "-" usually stands for a missing value, so it is not in ``texts``.
         if texts == {"+"}:
             return cls._with_labels(name, {"+": 1.0, "-": 0.0}, None)
         return cls._by_evidence(name, role, texts, tuple(map(normalize_name, pair)))
@@ -263,8 +268,8 @@ class GoldColumn:
 
         def cells() -> Iterator[Any]:
             for batch in table.batches():
-                columns = [batch.rows[column] for column in (name, *sentences)]
-                for cell, *texts in zip(*columns, strict=True):
+                lists = [batch.rows[column] for column in (name, *sentences)]
+                for cell, *texts in zip(*lists, strict=True):
                     # Skip a totals row and repeated headers: they are not scores.
                     if texts != sentences and None not in map(as_text, texts):
                         yield single_judgement(cell)
@@ -298,12 +303,13 @@ class GoldColumn:
         words = {text for text in texts if parse_number(text) is None}
         are_words = bool(words) and (may_be_labels or len(words) > len(numbers))
         if role in SCORES:
+            # The name speaks for scores, so all words have to say which side they are on.
             are_labels = are_words and None not in map(side_of, words)
         else:
-            are_two = values in ({0}, {1}, {0, 1}, {-1, 1})
-            are_labels = are_words or are_two or (may_be_classes and _are_classes(values))
+            are_binary = values in ({0}, {1}, {0, 1}, {-1, 1})
+            are_labels = are_words or are_binary or (may_be_classes and _are_classes(values))
         if are_labels:
-            return cls._labels(name, texts, missing, pair == NLI_PAIR)
+            return cls._labels(name, texts, missing, is_nli=pair == NLI_PAIR)
         return cls._scores(name, values, missing, has_query)
 
     @classmethod
@@ -320,7 +326,7 @@ class GoldColumn:
         ends = scale_of(low, high) or (low, high)
         if scale:
             ends = parse_scale(scale)
-        read_as = f"{named}; scores {_stretched(*ends)}"
+        read_as = f"{named}; scores {_in_words(*ends)}"
         return cls(name, scale=ends, values=values, missing=missing, read_as=read_as)
 
     @classmethod
@@ -348,7 +354,7 @@ class GoldColumn:
     def _labels(
         cls, name: str, texts: set[str], missing: tuple[str, ...], is_nli: bool
     ) -> GoldColumn:
-        """Labels that are matches by their names, or that have no order if their names do not say it."""
+        """Labels with the value 1 for matches and 0 for others; NaN for all if their names do not tell them apart."""
         labels = sorted(texts)
         if len(labels) > MOST_LABELS:
             raise InputError(
@@ -365,6 +371,7 @@ class GoldColumn:
             example = ",".join(f"{label}:{int(label in alike)}" for label in some)
             read_as = f"labels ({', '.join(some)}) that do not say which pairs are matches; ?labels={example} says it"
         elif is_nli and texts <= {"0", "1"}:
+            # In some data sets with premises and hypotheses, 0 is entailment.
             read_as += "; ?labels=0:1,1:0 reads them the other way round"
         values = dict.fromkeys(labels, math.nan)
         if matches:
@@ -396,14 +403,15 @@ class GoldColumn:
                 f"?scale={low:g}..{high:g} names theirs"
             )
             return cls(name, missing=missing, read_as=read_as)
-        other = _other_scale(scale, low, high) if is_whole else ""
-        read_as = f"scores {_stretched(*scale)}"
-        if other:
-            read_as += f"; ?scale={other} reads them otherwise"
+        other_scale = _other_scale(scale, low, high) if is_whole else ""
+        read_as = f"scores {_in_words(*scale)}"
+        if other_scale:
+            read_as += f"; ?scale={other_scale} reads them otherwise"
+        # -1 is too usual for a remark.
         codes = [code for code in missing if code not in (*MISSING, "-1")]
         if codes:
             read_as += f"; {' and '.join(codes)} as no score"
-        is_sure = scale == (0, TOP_SCORE) and not other and not codes
+        is_sure = scale == (0, TOP_SCORE) and not other_scale and not codes
         return cls(name, scale=scale, missing=missing, is_sure=is_sure, read_as=read_as)
 
     def label_names(self, labels: Iterable[str]) -> tuple[str, ...]:
@@ -449,6 +457,7 @@ class GoldColumn:
         """Values (rows,), NaN where there is none, and a note for each cell that is neither empty nor understood."""
         values = np.full(len(cells), math.nan)
         bad = {}
+        # Words such as "unsure" get a note, codes such as -99 do not.
         codes = set(self.missing) - UNSURE
         for row, wrapped in enumerate(cells):
             cell = single_judgement(wrapped)
@@ -514,6 +523,7 @@ def _distinct(cells: Iterable[Any]) -> set[str]:
         if len(texts) > MOST_DISTINCT:
             numbers = _numbers(texts)
             ordered = sorted(numbers, key=numbers.__getitem__)
+            # All but the ends go.
             texts = texts.difference(ordered[MOST_LABELS:-MOST_LABELS])
     return texts
 
@@ -579,6 +589,7 @@ def _nli_names(texts: set[str]) -> dict[str, str]:
     has_other_labels = any(side_of(text) is not None for text in others)
     if not names or is_neutral_alone or has_other_labels:
         return {}
+    # Labels that do not occur here are known too.
     return dict(zip(NLI_LABELS, NLI_LABELS, strict=True)) | names
 
 
@@ -599,12 +610,15 @@ def _other_scale(scale: tuple[float, float], low: float, high: float) -> str:
         return "0-10"
     if top not in (TOP_SCORE, 10):
         return ""
+    # No rating is 0, so the scale may begin at 1.
     if low >= 1 and high > 4:
         return f"1-{top:g}"
+    # The highest rating may be the end of the scale.
     return f"0-{high:g}" if high < top else ""
 
 
-def _stretched(low: float, high: float) -> str:
+def _in_words(low: float, high: float) -> str:
+    """The ends of a scale in words, with "stretched to 0–5" for any other scale."""
     text = f"from {low:g} to {high:g}"
     if (low, high) == (0, TOP_SCORE):
         return text

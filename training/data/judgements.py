@@ -95,16 +95,17 @@ def judge(
     gold = GoldColumn.of(columns[0], used, reading.sentences, scale, labels)
 
     valid = []
-    without = set()
+    missing = set()
     unclear: Counter[str] = Counter()
     for at, judgements in enumerate(by_row):
         valid.append(list(filterfalse(gold.is_missing, judgements)))
         if not valid[at]:
-            without.add(at)
+            missing.add(at)
             if at not in left_out:
                 unclear.update(_words(judgements))
 
-    groups = _groups(reading, pairs, without.union(left_out))
+    # The rows of each pair. The judgements of all of them are joined to the first.
+    groups = _groups(reading, pairs, missing.union(left_out))
     joined = {}
     further = {}
     for first, *others in groups:
@@ -133,7 +134,7 @@ def judge(
         gold,
         values,
         left_out={
-            _why_missing(gold, unclear): without,
+            _why_missing(gold, unclear): missing,
             JOINED: set(chain.from_iterable(further.values())),
             "with a label on which raters are equally divided": divided,
         },
@@ -157,12 +158,13 @@ def _judgements(
         )
     by_row: list[list[Any]] = [[] for _ in range(rows)]
     for column in columns:
+        # Without a column of raters, each column of judgements is a rater.
         if names and not rater and column not in names:
             continue
         # Argilla writes the states of a list of responses into a column of their own.
         states = cells.get(f"{column}.status", repeat(None))
         for judgements, cell, state in zip(by_row, cells[column], states, strict=False):
-            judgements += _counting(judgement_of(cell), state)
+            judgements += _not_rejected(judgement_of(cell), state)
     if names and rater:
         for judgements, cell in zip(by_row, cells[rater], strict=True):
             if str(cell) not in names:
@@ -170,8 +172,8 @@ def _judgements(
     return by_row
 
 
-def _counting(judgements: list[Any], states: Any) -> list[Any]:
-    """The judgements that count by their states."""
+def _not_rejected(judgements: list[Any], states: Any) -> list[Any]:
+    """The judgements without rejected ones; all of them unless ``states`` is a list with a state for each."""
     if not isinstance(states, list) or len(states) != len(judgements):
         return judgements
     pairs = zip(judgements, states, strict=True)
@@ -184,6 +186,7 @@ def _words(judgements: Iterable[Any]) -> list[str]:
 
 
 def _why_missing(gold: GoldColumn, words: Counter[str]) -> str:
+    """The reason for leaving out rows without a judgement, with the most frequent words in its place."""
     reason = f"without a {'score' if gold.kind == NUMBER else 'gold label'}"
     some = ", ".join(f"{word}: {count:,}" for word, count in words.most_common(3))
     return f"{reason} ({some})" if some else reason
@@ -232,13 +235,14 @@ def _majorities(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, str], s
 
 def _agreement(gold: GoldColumn, joined: Judgements, most: int) -> str:
     """Krippendorff's α in words; ``most`` is the largest number of judgements of a row."""
-    numbers = {name: number for number, name in enumerate(sorted(set(gold.names.values())))}
+    number_of = {name: number for number, name in enumerate(sorted(set(gold.names.values())))}
+    # (most, rows), NaN where a row has fewer judgements
     ratings = np.full((most, len(joined)), math.nan)
     for at, judgements in enumerate(joined.values()):
         if gold.kind == NUMBER:
             values, _ = gold.read(judgements)
         else:
-            values = np.array([numbers[gold.names[label_text(value)]] for value in judgements])
+            values = np.array([number_of[gold.names[label_text(value)]] for value in judgements])
         ratings[: len(judgements), at] = values
     level = "nominal"
     joined_by = "majorities"

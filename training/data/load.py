@@ -67,7 +67,7 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
 
 
 def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float | None:
-    """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if it has no such data."""
+    """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks them."""
     # Sources are imported where they are needed, as huggingface_hub takes time to import.
     from training.sources import hub_dataset
 
@@ -158,6 +158,7 @@ def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path
 
 
 def _load_stsb(split: str, home: str | Path | None) -> Dataset:
+    """A split of the STS benchmark, from the Hub if the home folder and the package index do not have it."""
     from training.sources.resolve import stsb_folder
 
     try:
@@ -183,7 +184,7 @@ def _load_from_hub(
     home: str | Path | None,
     labels: Sequence[str] = (),
 ) -> Dataset:
-    """A data set of the Hub; ``labels`` are the names of 0, 1, … where its label column has numbers."""
+    """A data set of the Hub; ``labels`` are the names of the numbers 0, 1, … in its column label, if it has numbers."""
     from training.sources.hub_dataset import read_dataset
 
     def used(columns: Sequence[str]) -> Sequence[str]:
@@ -221,12 +222,12 @@ def _load_saved(name: DataName, split: str) -> Dataset:
             f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}"
         ) from error
     if isinstance(data, datasets.DatasetDict):
-        part = name.rows or split
+        split = name.rows or split
         if not name.rows and split not in data:
-            part = next(iter(data), "")
-        if part not in data:
-            raise InputError(f"{name.path.name} has no split {part!r}; it has {', '.join(data)}")
-        data = data[part]
+            split = next(iter(data), "")
+        if split not in data:
+            raise InputError(f"{name.path.name} has no split {split!r}; it has {', '.join(data)}")
+        data = data[split]
     elif name.rows:
         raise InputError(f"{name.path.name} has no splits; leave out ?split=")
     loaded = Dataset.from_datasets(data, name.path.name, name.columns)
@@ -278,8 +279,8 @@ class RetrievalData:
         """Retrieval data of texts by id, and for each query's id its documents, as in sentence-transformers.
 
         Grades are optional; a document with a grade of 0 or less is not relevant. Queries without a
-        relevant one are left out, as a note says. InputError if a judgement names what is not
-        there, or no query is left.
+        relevant document are left out, as a note says. InputError if a judgement is about a query or
+        a document that has no text, or if no query is left.
         """
         graded: dict[str, Mapping[str, float]] = {}
         for query, judged in relevant_docs.items():
@@ -287,12 +288,12 @@ class RetrievalData:
         _check_ids(name, "query", graded, queries)
         _check_ids(name, "document", chain.from_iterable(graded.values()), corpus)
         ids = sorted(corpus)
-        row = {document: number for number, document in enumerate(ids)}
+        row_of = {document: row for row, document in enumerate(ids)}
         texts = []
         relevant = []
         for query, text in queries.items():
             grades = graded.get(query, {})
-            rows = {row[document]: grade for document, grade in grades.items() if grade > 0}
+            rows = {row_of[document]: grade for document, grade in grades.items() if grade > 0}
             if rows:
                 texts.append(text)
                 relevant.append(rows)
@@ -347,6 +348,7 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
         data = load_one(source, home, split="test")
         firsts, seconds, *_ = transform_for(data, POSITIVE_ROWS, "retrieval").columns
         judgements = _by_query(zip(firsts, seconds, repeat(1.0), strict=False))
+        # Second sentences that belong to no query are documents too.
         others = data.columns[1]
     queries = {query: query for query in judgements}
     corpus = {text: text for text in chain(others, *judgements.values())}
@@ -404,12 +406,13 @@ def _judgements(
 
 
 def _by_query(judgements: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
+    """The grades by query and document. InputError if a document has two grades for a query."""
     grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for query, document, grade in judgements:
-        other = grades[query].setdefault(document, grade)
-        if other != grade:
+        earlier = grades[query].setdefault(document, grade)
+        if earlier != grade:
             what = f"{quoted(document)} is judged twice for the query {quoted(query)}"
-            raise InputError(f"{what}, with the grades {other:g} and {grade:g}; keep one")
+            raise InputError(f"{what}, with the grades {earlier:g} and {grade:g}; keep one")
     return grades
 
 
@@ -420,10 +423,10 @@ def _rows(
     table = open_table(file, encoding)
     by_key = {normalize_name(column): column for column in table.columns}
     columns = {name: by_key.get(normalize_name(name)) for name in (*keys, *others)}
-    needed = [name for name, column in columns.items() if column is None and name not in ABSENT]
-    if needed:
+    missing = [name for name, column in columns.items() if column is None and name not in ABSENT]
+    if missing:
         raise InputError(
-            f"{file.name} has {listed(table.columns)}; it needs {', '.join(needed)} too"
+            f"{file.name} has {listed(table.columns)}; it needs {', '.join(missing)} too"
         )
     for batch in table.batches():
         cells: list[Iterable[Any]] = []
@@ -432,6 +435,7 @@ def _rows(
         # `repeat` has no end, so that the lengths differ.
         for at, row in enumerate(zip(*cells, strict=False)):
             number = batch.first_row + at
+            # The cells of the keys come first.
             for key, cell in zip(keys, row, strict=False):
                 if as_text(cell) is None:
                     why = f" ({batch.notes[at]})" if at in batch.notes else ""

@@ -41,6 +41,7 @@ class Overlap:
     Attributes:
         data: the name of the evaluation data.
         kind: the form of the evaluation data.
+        rows: the number of all rows.
         equal: the number of rows whose sentences are together in one training row, in any order.
         shared: the number of rows with a sentence that is in the training data, equal rows included.
         near: the number of other rows whose sentences are nearly equal to different sentences of
@@ -82,6 +83,7 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     """
     rows = list(chain.from_iterable(map(folded_rows, training)))
     sentences = set(chain.from_iterable(rows))
+    # All choices of as many sentences of a training row as a row of ``data`` has.
     parts: set[frozenset[str]] = set()
     for row in rows:
         parts.update(map(frozenset, combinations(row, len(data.columns))))
@@ -91,6 +93,7 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     near = None
     if encode is not None:
         near = _near(list(dict.fromkeys(rows)), [evaluated[place] for place in others], encode)
+    # ``near`` holds places in ``others``.
     unread = set(others)
     unread.difference_update(others[i] for i in near or ())
     return Overlap(
@@ -110,6 +113,7 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
         return None
     pairs = []
     for i, j in _alike(training, evaluated):
+        # Each sentence needs one of its own in the training row.
         if len(training[j]) >= len(evaluated[i]):
             pairs.append((i, j))
     if len(pairs) > MOST_PAIRS:
@@ -139,6 +143,7 @@ def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
     frequent = Counter(chain.from_iterable(words[: len(training)]))
     most = max(COMMON_ROWS, COMMON_SHARE * len(training))
     column: dict[str, int] = {}
+    # The columns of the words of row i are places[ends[i] : ends[i + 1]], as scipy takes them.
     places = []
     ends = [0]
     for row in words:

@@ -26,6 +26,7 @@ from training.errors import InputError, QuestionError
 FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
 THIRDS = ("low", "middle", "high")
 
+# Derives rows from a data set; draws at random, such as of negatives, come from the generator.
 Transform = Callable[[Dataset, random.Random], Dataset]
 
 
@@ -81,6 +82,7 @@ def together(data: Dataset, draw: random.Random) -> Dataset:
 
 def thirds(data: Dataset, draw: random.Random) -> Dataset:
     """Labels from scores: the thirds of 0–5."""
+    # The highest third includes the score 5 itself.
     labels = [min(2, int(score / TOP_SCORE * 3)) for score in data.scores or ()]
     counts = ", ".join(f"{labels.count(i):,} {name}" for i, name in enumerate(THIRDS))
     labelled = replace(data, scores=None, labels=labels, label_names=THIRDS)
@@ -95,7 +97,11 @@ def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Triplets of pairs with a score of at least 4, and a negative: at most 1.5 with the same anchor, else random."""
+    """Triplets of the pairs with a score of at least 4, and a negative for each.
+
+    The negative has a score of at most 1.5 with the same anchor. Without such a sentence it is
+    drawn at random.
+    """
     firsts, seconds = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
     for first, second, score in zip(firsts, seconds, data.scores or (), strict=True):
@@ -146,15 +152,15 @@ def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     """Scores in the order of the labels: 5 for the positive one, 2.5 for neutral, 0 for the negative one."""
     positive, negative = positive_and_negative(data)
-    scores = {positive: TOP_SCORE, negative: 0.0}
+    score_of = {positive: TOP_SCORE, negative: 0.0}
     if data.label_names == NLI_LABELS:
-        scores[NLI_LABELS.index("neutral")] = TOP_SCORE / 2
-    keep = [i for i, label in enumerate(data.labels or ()) if label in scores]
+        score_of[NLI_LABELS.index("neutral")] = TOP_SCORE / 2
+    keep = [i for i, label in enumerate(data.labels or ()) if label in score_of]
     names = data.label_names
-    values = ", ".join(f"{names[label]} {score:g}" for label, score in sorted(scores.items()))
+    values = ", ".join(f"{names[label]} {score:g}" for label, score in sorted(score_of.items()))
     pairs = data.select(keep, f"scores are made of the labels: {values}")
-    of_rows = [scores[label] for label in pairs.labels or ()]
-    return replace(pairs, scores=of_rows, labels=None, label_names=())
+    scores = [score_of[label] for label in pairs.labels or ()]
+    return replace(pairs, scores=scores, labels=None, label_names=())
 
 
 # The labels of contrastive pairs, as their indices 0 and 1.
@@ -168,18 +174,19 @@ def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
         raise _unclear(data)
     others = [name for name in data.label_names if name not in (*matches, "neutral")]
     is_match = dict.fromkeys(matches, True) | dict.fromkeys(others, False)
-    together = [is_match.get(data.label_names[label]) for label in data.labels or ()]
-    return _contrastive(data, together, " or ".join(sorted(matches)), " or ".join(others))
+    # None for neutral pairs.
+    are_matches = [is_match.get(data.label_names[label]) for label in data.labels or ()]
+    return _contrastive(data, are_matches, " or ".join(sorted(matches)), " or ".join(others))
 
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
     """Contrastive pairs: together with a score of at least 4, apart with at most 1.5; all others are left out."""
-    together = []
+    are_matches = []
     for score in data.scores or ():
         is_between = NEGATIVE_TO < score < POSITIVE_FROM
-        together.append(None if is_between else score >= POSITIVE_FROM)
+        are_matches.append(None if is_between else score >= POSITIVE_FROM)
     positive = f"a gold score of at least {POSITIVE_FROM:g}"
-    return _contrastive(data, together, positive, f"of at most {NEGATIVE_TO:g}")
+    return _contrastive(data, are_matches, positive, f"of at most {NEGATIVE_TO:g}")
 
 
 def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
@@ -233,12 +240,15 @@ def without_target(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def _contrastive(
-    data: Dataset, together: list[bool | None], positive: str, negative: str
+    data: Dataset, are_matches: list[bool | None], positive: str, negative: str
 ) -> Dataset:
-    """Labelled pairs of the rows where ``together`` is not None."""
+    """Labelled pairs of the rows that are matches or not; rows that are neither (None) are left out.
+
+    ``positive`` and ``negative`` say in the note which rows are matches and which are not.
+    """
     keep = []
     labels = []
-    for i, is_match in enumerate(together):
+    for i, is_match in enumerate(are_matches):
         if is_match is not None:
             keep.append(i)
             labels.append(int(is_match))
@@ -260,6 +270,7 @@ def positive_and_negative(data: Dataset) -> tuple[int, int]:
 
 
 def _unclear(data: Dataset) -> InputError:
+    """The error for labels whose names do not say which pairs are matches."""
     return InputError(
         f"the labels of {data.name} ({', '.join(data.label_names[:5])}) do not say which pairs are matches; name them "
         "entailment and contradiction, or 1 and 0, say it by ?labels=, or train with classification"
@@ -422,6 +433,7 @@ def sentence_groups(
     for column in columns:
         for row, text in enumerate(column):
             links.append((row, first_row.setdefault(text, row)))
+    # Without links the array has to be told that it has two columns.
     rows, others = np.array(links, dtype=np.int64).reshape(-1, 2).T
     graph = scipy.sparse.coo_array((np.ones(len(links)), (rows, others)), shape=(n, n))
     _, groups = scipy.sparse.csgraph.connected_components(graph, directed=False)
@@ -432,12 +444,14 @@ def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> n
     """The fold of each row, int (N,), from 0 to k - 1: random folds of about equal size that share no sentence."""
     groups = sentence_groups(columns)
     sizes = np.bincount(groups)
-    # The largest groups come first, groups of equal size in random order.
+    # Each group goes into the smallest fold, the largest groups first, groups of equal size in random
+    # order.
     order = np.random.default_rng(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
     fold_of = np.empty(len(sizes), dtype=np.int64)
-    filled = np.zeros(k, dtype=np.int64)
+    fold_sizes = np.zeros(k, dtype=np.int64)
     for group in order:
-        fold_of[group] = filled.argmin()
-        filled[fold_of[group]] += sizes[group]
+        smallest = fold_sizes.argmin()
+        fold_of[group] = smallest
+        fold_sizes[smallest] += sizes[group]
     return fold_of[groups]

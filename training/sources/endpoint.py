@@ -28,14 +28,17 @@ from training.names import Endpoint
 from training.progress import ShouldStop
 
 KEY = "SBERT_ENDPOINT_KEY"
-SECONDS = 60.0  # the limit for a request, until its answer is read
-REQUESTS_AT_ONCE = 4  # for each server
+# The limit for a request, until its answer is read.
+SECONDS = 60.0
+# The limit for each server.
+REQUESTS_AT_ONCE = 4
 # Seconds before each new attempt, unless the server asks for more.
 DELAYS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_DELAY = 30.0
 POLL_SECONDS = 0.1
 BUSY = (429, 500, 502, 503, 504)
-REFUSED = (400, 413, 422)  # the server does not accept a text of the request, or there are too many
+# The server does not accept a text of the request, or there are too many.
+REFUSED = (400, 413, 422)
 # The limits for the bodies of an answer and of a refusal.
 MOST_BYTES = 64 << 20
 MOST_ERROR_BYTES = 64 << 10
@@ -69,13 +72,14 @@ def fetch_vectors(
     if not (key.isascii() and key.isprintable()):
         # The HTTP client would raise an error that contains the key.
         raise InputError(f"{KEY} holds signs that no key has; set it again")
+    # A new executor has no threads until it gets work, so one that is not needed costs nothing.
     new = ThreadPoolExecutor(REQUESTS_AT_ONCE, f"endpoint {endpoint.address}")
     threads = _threads.setdefault(endpoint.address, new)
     is_over = threading.Event()
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     request = threads.submit(lambda: asyncio.run(_ask(endpoint, list(texts), key, is_over)))
     try:
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             if wait([request], POLL_SECONDS).done:
                 return _vectors(request.result(), len(texts), endpoint.address)
             if should_stop is not None and should_stop():
@@ -107,6 +111,7 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
     body = {"model": endpoint.model, "input": texts, "encoding_format": "base64"}
     try:
         async with httpx2.AsyncClient(headers=headers, timeout=None) as client:
+            # After the attempt without a delay there is no other.
             for delay in (*DELAYS, None):
                 async with client.stream("POST", url, json=body) as response:
                     if response.status_code == httpx2.codes.OK:
@@ -119,12 +124,13 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
                     delay = max(delay, min(float(retry_after), LONGEST_DELAY))
                 await asyncio.sleep(delay)
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+        # Only the innermost error says why the connection failed.
         reason: BaseException = error
-        while reason.__cause__ or reason.__context__:
-            # Only the innermost error says why the connection failed.
-            reason = reason.__cause__ or reason.__context__ or reason
+        while inner := reason.__cause__ or reason.__context__:
+            reason = inner
         number = getattr(reason, "errno", None)
         words = first_line(reason)
+        # Errors of name resolution have negative numbers, which `os.strerror` does not know.
         if isinstance(number, int) and number > 0:
             words = os.strerror(number)
         raise InputError(
@@ -144,13 +150,13 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 
 async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> InputError:
-    """Explains a status other than 200 with the server's message, from which the key is removed."""
+    """Explains a status other than 200 with the server's message, without the key."""
     status = response.status_code
-    words = ""
     if 300 <= status < 400:
         return InputError(
             f"{endpoint.address} redirects to another address, which is not followed; name that one"
         )
+    words = ""
     with suppress(httpx2.HTTPError):
         words = (await _read(response, MOST_ERROR_BYTES)).decode("utf-8", "replace").strip()
     # If the body is not JSON, or has another structure, it is quoted as it is.
@@ -204,7 +210,7 @@ def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
             raise InputError(
                 f"{wrong}: its vectors have the shapes {rows[0].shape} and, at index {index}, {row.shape}"
             )
-    vectors = np.stack(rows)[np.argsort(order)]
+    vectors = np.stack(rows)[np.argsort(order)]  # (n, D)
     if not np.isfinite(vectors).all():
         raise InputError(f"{wrong}: some of its numbers are not finite")
     return vectors

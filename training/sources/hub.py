@@ -31,7 +31,8 @@ from training.errors import InputError, first_line, in_one_line
 from training.names import is_repo_id
 from training.sources.home import is_offline
 
-ANSWER_SECONDS = 8.0  # the limit for the first answer, once connected
+# The limit for the first answer, once connected.
+ANSWER_SECONDS = 8.0
 
 MODEL_FILES = (
     "*.json",
@@ -161,6 +162,7 @@ def read_file(repo: Repo, name: str, revision: str) -> str:
 
 
 def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Path:
+    """Returns the folder of the newest snapshot, with these files, or with all if ``names`` is None."""
     patterns = None
     if names is not None:
         patterns = [glob.escape(name) for name in names]
@@ -263,6 +265,7 @@ def push_folder(
             401: "the Hub does not know this token; make one with the right to write at huggingface.co/settings/tokens",
             403: f"this token may not write to {repo}; give it that right, or choose a repository of your own",
         }
+        # The error itself is not chained, as it may contain the token.
         words = in_one_line(error).replace(token, "…")
         raise InputError(reasons.get(status, f"the Hub refused {repo}: {words}")) from None
     except (errors.HTTPError, OSError, ValueError) as error:
@@ -277,7 +280,8 @@ def push_folder(
 # and a failure is remembered, but only for five minutes, because a server may start before the
 # network is up.
 
-ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub, which may have several
+# The limit for one address of the Hub, which may have several.
+ADDRESS_SECONDS = 1.2
 # The limit for name resolution and all addresses together.
 CONNECT_SECONDS = 2.5
 REMEMBER_SECONDS = 300.0
@@ -322,6 +326,7 @@ def _refuse_inside(request: Any) -> None:
     # A proxy decides itself which addresses it connects to.
     if host == urlsplit(endpoint()).hostname or has_proxy:
         return
+    # An IPv6 address may end with the name of its interface: fe80::1%eth0.
     for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
         if not ip_address(str(address[0]).partition("%")[0]).is_global:
             raise ValueError(f"{host} is an address inside of the network")

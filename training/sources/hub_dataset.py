@@ -33,7 +33,8 @@ log = logging.getLogger("sbert_lab.sources")
 LARGEST_DOWNLOAD = 256 << 20
 MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
-MOST_NAMED = 12  # configurations or splits that an error lists
+# The most configurations or splits that an error lists.
+MOST_NAMED = 12
 # The files that tell which files of a repository are the data.
 CARDS = ("README.md", ".huggingface.yaml")
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
@@ -55,7 +56,14 @@ class HubRows:
 
 @dataclass(frozen=True)
 class _Located:
-    """The place of a data set for `datasets.load_dataset_builder` and in words, and the bytes of its files."""
+    """The place of a data set.
+
+    Attributes:
+        path: a folder or an id of the Hub, for `datasets.load_dataset_builder`.
+        source: the place in words.
+        revision: the commit on the Hub; None for a folder.
+        sizes: the bytes of each file on the Hub; empty for a folder.
+    """
 
     path: str
     source: str
@@ -91,18 +99,18 @@ def read_dataset(
         )
     located = _locate(repo_id, home)
     if located is None:
-        builder, rest = _cached_builder(repo_id, selectors)
+        builder, split_selector = _cached_builder(repo_id, selectors)
         source = "Hub cache"
         sizes = {}
     else:
-        builder, rest = _builder(located, repo_id, selectors)
+        builder, split_selector = _builder(located, repo_id, selectors)
         source = located.source
         sizes = located.sizes
     with _explained(repo_id):
         config = builder.config.name
         files = builder.config.data_files or {}
         splits = list(files or builder.info.splits or ())
-        split = _choose_split(f"{repo_id}:{config}", splits, rest, split)
+        split = _choose_split(f"{repo_id}:{config}", splits, split_selector, split)
         size = 0
         for url in chain.from_iterable(files.values()):
             # The path follows the commit: hf://datasets/org/name@commit/data/train.parquet. Local
@@ -117,11 +125,11 @@ def read_dataset(
             # Row counts in a card may be outdated.
             builder.download_and_prepare(verification_mode="no_checks")
             rows = builder.as_dataset(split=split)
-        columns, more = read_columns(rows, pick)
+        columns, has_more = read_columns(rows, pick)
     notes = []
     if is_streamed:
         notes.append(f"streamed from the Hub ({size / 1e9:,.1f} GB); nothing is kept on the disk")
-    if more:
+    if has_more:
         notes.append(f"only the first {MOST_ROWS:,} rows are read")
     log.info("data set %s:%s:%s from %s", repo_id, config, split, source)
     return HubRows(columns, config, split, source, tuple(notes))
@@ -132,6 +140,7 @@ def megabytes_to_fetch(
 ) -> float | None:
     """Returns the megabytes to download for a data set, None if the Hub does not answer. Errors as in `_locate`."""
     with suppress(InputError):
+        # An earlier download is in the cache.
         _cached_builder(repo_id, selectors)
         return 0.0
     located = _locate(repo_id, home)
@@ -185,6 +194,7 @@ def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
             if isinstance(config, dict):
                 named = [config.get("data_files"), config.get("data_dir")]
                 places += json.dumps(named, default=str)
+        # In JSON, a path begins after a quotation mark, and a backslash is doubled.
         if any(sign in places for sign in ('"/', '"~', "..", "://", "::", "\\\\")):
             raise InputError(
                 f"data set {repo.id} names files in {card} that are outside of its repository; choose another data set"

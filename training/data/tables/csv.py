@@ -71,8 +71,10 @@ class DelimitedTable(TextTable):
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         records = self.records()
+        # Without a header, an empty line at the beginning is a row.
         if self.header:
             records = islice(from_first(records), self.header, None)
+        # With doubled line ends, every line seems to be followed by an empty one.
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
     def records(self) -> Iterator[Record]:
@@ -80,7 +82,7 @@ class DelimitedTable(TextTable):
         csv.field_size_limit(LONGEST_FIELD)
         record_lines: list[str] = []
         unread_lines: deque[str] = deque()
-        suspicious = self.text.notes
+        character_notes = self.text.notes
         with self.text.open() as file:
             lines = islice(file, self.skipped_lines, None)
 
@@ -110,16 +112,19 @@ class DelimitedTable(TextTable):
                     first, *others = record_lines
                     unread_lines.extendleft(reversed(others))
                     del record_lines[1:]
-                    record = self._without_spaces(first) or []
-                    if not record:
+                    if fields := self._without_spaces(first):
+                        record = fields
+                    else:
                         record = self._plain(first)
                         if self.is_quoted:
                             notes.append(
                                 "a quotation mark is opened and not closed properly; read as plain text"
                             )
+                    # The old reader may have reached the end of the file, and would not go on.
                     reader = self._csv_reader(feed())
-                if suspicious and (remark := suspicion(record_lines, suspicious)):
+                if character_notes and (remark := suspicion(record_lines, character_notes)):
                     notes.append(remark)
+                # A line of invisible characters is an empty row.
                 if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []
                 yield record, "; ".join(notes) or None, sum(map(len, record_lines))
@@ -171,7 +176,9 @@ def open_delimited(
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
-    is_quoted = len(delimiter) == 1 and (delimiter != "\t" or not _is_never_quoted(text))
+    is_never_quoted = delimiter == "\t" and _is_never_quoted(text)
+    # Quotes are not read beside a delimiter of several characters.
+    is_quoted = len(delimiter) == 1 and not is_never_quoted
     # An escaped quote ends no field: no delimiter follows it.
     escaped_quote = rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]'
     is_escaped = is_quoted and re.search(escaped_quote, head) is not None
@@ -184,7 +191,6 @@ def open_delimited(
         delimiter=delimiter,
         is_quoted=is_quoted,
         skipped_lines=1 if hint else 0,
-        header=1,
         is_escaped=is_escaped,
     )
     first = draft.first_records()
@@ -194,11 +200,12 @@ def open_delimited(
     if not first:
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, header, remarks = header_of(path, first)
+    # Commas in a .txt file are a part of its sentences, unless they separate the names of columns.
     may_be_lines = path.suffix.lower() == ".txt" and delimiter not in ("\t", *LONG_DELIMITERS)
     if may_be_lines and not any(map(is_usual_name, columns[1:])):
         return open_lines(path, encoding)
     remarks += text.remarks
-    if delimiter == "\t" and not is_quoted:
+    if is_never_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
     if is_escaped:
         remarks.append('A backslash is read as an escape: \\" is a quotation mark.')
@@ -210,8 +217,9 @@ def open_delimited(
 def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
     """Opens a text file with one sentence per line. Commas, quotes and tabs are part of the sentences.
 
-    An empty line is a row without text, so that row i is line i. The file has no header. InputError
-    if it is empty or not text.
+    An empty line is a row without text, so that row i is line i. The file has no header. A file
+    whose lines have a delimiter of several characters is opened as columns. InputError if it is
+    empty or not text.
     """
     text = scan(path, encoding)
     if _long_delimiter(text.head()):
@@ -252,6 +260,7 @@ def _delimiter(head: str, suffix: str) -> str:
         if max(width, len(header)) < 2:
             return 0, 0.0, 0
         regular = count / len(records) if width > 1 else 0.0
+        # A few irregular records matter less than the width.
         return sum(map(is_usual_name, header)), round(regular, 1), width
 
     best = max(DELIMITERS, key=merit)
@@ -278,9 +287,10 @@ def _is_spaced(cell: str) -> bool:
 
 
 def _is_never_quoted(text: TextFile) -> bool:
-    """Whether quotes in a tab-separated file are plain characters: lines with unbalanced quotes have all their fields.
+    """Whether quotes in a tab-separated file are plain characters.
 
-    If all fields of the first line are in quotes, the file was quoted.
+    They are if there are lines with unbalanced quotes, and all of these have as many fields as the
+    first line. If all fields of the first line are in quotes, the file was quoted.
     """
     has_odd_quotes = False
     with text.open() as file:
@@ -291,6 +301,7 @@ def _is_never_quoted(text: TextFile) -> bool:
         for line in file:
             if '"' in line and (line.count('"') % 2 or ODD_QUOTE.search(line)):
                 if line.count("\t") < tabs:
+                    # The line ends within a quoted field.
                     return False
                 has_odd_quotes = True
     return has_odd_quotes

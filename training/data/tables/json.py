@@ -80,7 +80,7 @@ class JsonTable(TextTable):
 
     def _records(self) -> Iterator[Record]:
         empty = (None,) * len(self.columns)
-        suspicious = self.text.notes
+        character_notes = self.text.notes
         for value, problem, weight in _values(self.text, self.layout):
             if problem is not None:
                 yield empty, problem, weight
@@ -93,8 +93,8 @@ class JsonTable(TextTable):
                 if not cell.isascii() and LONE_SURROGATE.search(cell):
                     cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
                     note = "holds half a character, shown as �"
-                elif suspicious:
-                    note = suspicion([cell], suspicious) or note
+                elif character_notes:
+                    note = suspicion([cell], character_notes) or note
             yield cells, note, weight
 
 
@@ -113,9 +113,9 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
             first_problem = first_problem or f" (row {rows:,} {problem})"
             continue
         for name, cell in value.items():
-            column = kinds.setdefault(name, set())
+            kinds_of_column = kinds.setdefault(name, set())
             if cell is not None:
-                column.add(_kind(cell))
+                kinds_of_column.add(_kind(cell))
         if len(kinds) > MOST_COLUMNS:
             raise InputError(
                 f"{path.name} has more than {MOST_COLUMNS:,} different keys: this is no table of sentences."
@@ -129,7 +129,16 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
         remark = f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."
         remarks.insert(0, remark)
     types = [TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values()]
-    table = JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), tuple(types))
+    table = JsonTable(
+        path,
+        columns,
+        row_estimate=rows,
+        remarks=tuple(remarks),
+        text=text,
+        layout=layout,
+        keys=tuple(kinds),
+        types=tuple(types),
+    )
     return with_rows_of_lists(table)
 
 
@@ -196,9 +205,8 @@ def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
             # The dataset viewer of the Hub puts each row into an object.
             rows = []
             for item in nested:
-                if isinstance(item.get("row"), dict):
-                    item = item["row"]
-                rows.append(item)
+                row = item.get("row")
+                rows.append(row if isinstance(row, dict) else item)
             return rows_to_columns(rows)
     if parts and _are_objects(parts):
         # By the number of the row, then by column.
@@ -238,14 +246,14 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
             if not line.strip("\ufeff \t\r\n\x00"):
                 continue
             try:
-                yield _checked(json.loads(line), len(line))
+                yield _as_row(json.loads(line), len(line))
             except (ValueError, RecursionError) as error:
                 reason = getattr(error, "msg", "too deeply nested or too long a number")
                 yield {}, f"is not JSON ({reason}): {quoted(line.strip())}", len(line)
 
 
-def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
-    """A row as an object, whatever JSON value it is."""
+def _as_row(value: Any, weight: int) -> tuple[Any, str | None, int]:
+    """A JSON value as `_values` yields it. Texts, and lists of texts with or without a score, become objects."""
     if isinstance(value, str):
         value = {"text": value}
     elif isinstance(value, list) and value:
@@ -282,11 +290,12 @@ def _array_values(
             is_complete = False
         if is_complete:
             row += 1
-            yield _checked(value, end - at)
+            yield _as_row(value, end - at)
             at = end
             continue
         more = file.read(max(PIECE, len(buffer) - at))
         if not more:
+            # Objects without brackets end where the file ends.
             more = closing
             closing = ""
         if not more or len(buffer) - at > LONGEST_OBJECT:

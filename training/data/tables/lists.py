@@ -25,7 +25,7 @@ from training.data.tables.reading import FORMS, LABEL, SCORE, SENTENCE1, SENTENC
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
 
-# A list with one of these names may be a whole row.
+# A list with one of these names may be a whole row; sentence1 is only a part of one.
 WHOLE_ROWS = frozenset((*SENTENCES, "set", "pair", "triplet")) - {SENTENCE1}
 POSITIVES = frozenset(second for _, second in PAIR_COLUMN_NAMES if second.startswith("pos"))
 OF_LISTS = WHOLE_ROWS.union(NEGATIVES, POSITIVES)
@@ -62,11 +62,11 @@ class ListsTable(OpenedTable):
             table.path,
             tuple(columns),
             table.row_estimate,
-            (*table.remarks, remark),
-            table,
-            lists,
-            parallel,
-            are_texts,
+            remarks=(*table.remarks, remark),
+            inner=table,
+            lists=lists,
+            parallel=parallel,
+            are_texts=are_texts,
             version=table.version,
         )
 
@@ -97,8 +97,9 @@ class ListsTable(OpenedTable):
                 if at in batch.notes:
                     notes[len(rows)] = batch.notes[at]
                 row = dict(zip(batch.rows, cells, strict=True))
-                for pair in self._side_by_side(row, first_row + len(rows)):
-                    parts = [self._parts(name, cell) for name, cell in pair.items()]
+                for single in self._side_by_side(row, first_row + len(rows)):
+                    # For each column the alternatives of its cell. A row takes one of each column.
+                    parts = [self._parts(name, cell) for name, cell in single.items()]
                     for combination in product(*parts):
                         rows.append(tuple(chain.from_iterable(combination)))
             columns = map(list, zip(*rows, strict=True))
@@ -106,7 +107,10 @@ class ListsTable(OpenedTable):
             first_row += len(rows)
 
     def _side_by_side(self, cells: dict[str, Any], number: int) -> list[dict[str, Any]]:
-        """The cells of each pair of a row. InputError if its lists have different lengths."""
+        """The rows of the items with the same index in the ``parallel`` lists; the row itself without such lists.
+
+        InputError if the lists have different lengths.
+        """
         if not self.parallel:
             return [cells]
         lists = {name: _items(cells[name]) for name in self.parallel}
@@ -115,19 +119,20 @@ class ListsTable(OpenedTable):
             raise InputError(
                 f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}."
             )
-        pairs = []
+        rows = []
         for items in zip(*lists.values(), strict=True):
-            pairs.append(cells | dict(zip(lists, items, strict=True)))
-        return pairs
+            rows.append(cells | dict(zip(lists, items, strict=True)))
+        return rows
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
-        """The cells of each row that a cell becomes."""
+        """The alternatives that a cell becomes, each as the cells of the columns in its place."""
         if name not in self.lists:
             return [(cell,)]
         width = len(self.lists[name])
         items = _lines(cell) if self.are_texts else list(map(_text, _items(cell)))
         if width == 1:
             return [(item,) for item in items] or [(None,)]
+        # The list is a whole row, which is filled or cut.
         return [(*items, *[None] * width)[:width]]
 
 
@@ -184,11 +189,13 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
     """
     reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
     names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)
+    # (columns, rows); a cell that is not a list has the size 1.
     sizes = [[len(_items(cell)) for cell in table.sample[name]] for name in names]
     if len(reading.sentences) != 2 or not sizes[0]:
         return ()
-    is_parallel = min(map(min, sizes)) > 1 and len({of_column[0] for of_column in sizes}) == 1
-    return names if is_parallel else ()
+    are_lists = min(map(min, sizes)) > 1
+    sizes_of_first_row = {column_sizes[0] for column_sizes in sizes}
+    return names if are_lists and len(sizes_of_first_row) == 1 else ()
 
 
 def _items(cell: Any) -> list[Any]:

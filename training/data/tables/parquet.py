@@ -76,7 +76,7 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
         )
     if not file.metadata.num_rows or not schema.names:
         raise InputError(f"{path.name} holds no rows.")
-    columns, renamed = unique_names(schema.names)
+    columns, remarks = unique_names(schema.names)
     try:
         rows_at_once = _rows_at_once(path, schema)
     except (pa.ArrowException, OSError):
@@ -84,9 +84,15 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
         rows_at_once = BATCH_ROWS
     class_names = _class_names(schema, columns)
     for name, labels in class_names.items():
-        renamed.append(f"The labels of {name} are {', '.join(labels[:10])}.")
+        remarks.append(f"The labels of {name} are {', '.join(labels[:10])}.")
     return ParquetTable(
-        path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once, class_names
+        path,
+        columns,
+        file.metadata.num_rows,
+        remarks=tuple(remarks),
+        schema=schema,
+        rows_at_once=rows_at_once,
+        class_names=class_names,
     )
 
 
@@ -115,11 +121,11 @@ def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
-    """The number of rows that fit into `BATCH_CHARACTERS`, however long. InputError for a text above the limit.
+    """The number of rows that fit into `BATCH_CHARACTERS` even if each has the longest text of the file.
 
-    A file of a few kilobytes can hold the same text of a megabyte a million times, as Parquet
-    stores it once, in a dictionary. The texts are measured in the dictionary, where they take as
-    little memory as in the file.
+    InputError for a text above `LONGEST_CELL_BYTES`. A file of a few kilobytes can hold the same
+    text of a megabyte a million times, as Parquet stores it once, in a dictionary. The texts are
+    measured in the dictionary, where they take as little memory as in the file.
     """
     kinds = (pa.string(), pa.binary())
     texts = [field.name for field in schema if field.type in kinds]
@@ -131,7 +137,9 @@ def _rows_at_once(path: Path, schema: Any) -> int:
         for column in file.read_row_group(group, columns=texts).columns:
             for chunk in column.chunks:
                 values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
-                longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 0)
+                lengths = pc.binary_length(values)
+                # The maximum is None if there are no values.
+                longest = max(longest, pc.max(lengths).as_py() or 0)
         if longest > LONGEST_CELL_BYTES:
             raise InputError(
                 f"{path.name} has a cell of {longest / 1e6:,.0f} MB: this is no sentence."

@@ -134,7 +134,14 @@ _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a column: their ``kind``, the reason for it in words, the different texts, and the mean length."""
+    """The cells of a column.
+
+    Attributes:
+        kind: "empty", or as `_kind_of` names it.
+        words: the reason for the kind.
+        texts: the different texts, in lower case.
+        length: the mean length of a text, in characters.
+    """
 
     kind: str
     words: str = ""
@@ -238,6 +245,7 @@ class TableReading:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The columns of the sentences of a row, in the order of `form`."""
+        # A table has a column for each role of its form, so that "" never occurs.
         return tuple(self.first(role) or "" for role in self.form)
 
     @property
@@ -267,9 +275,9 @@ class TableReading:
                 if column.role in (SCORE, LABEL):
                     notes.append(f"{column.name} is read as the judgement: {column.evidence}.")
         if ratings := self.all(RATING):
-            notes.append(
-                f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters."
-            )
+            # A sentence begins with a capital letter: "The columns …".
+            columns = listed(ratings).replace("the", "The", 1)
+            notes.append(f"{columns} are read as the judgements of {len(ratings)} raters.")
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
@@ -301,7 +309,11 @@ class TableReading:
         return columns[0]
 
     def check(self, for_positives: bool = False) -> None:
-        """Raises QuestionError if there is a doubt that matters."""
+        """Raises QuestionError if there is a doubt.
+
+        A doubt with ``is_possible_only`` matters only ``for_positives``: if all pairs are to be
+        used as positive pairs.
+        """
         for doubt in self.doubts:
             if for_positives or not doubt.is_possible_only:
                 raise QuestionError(self.question(doubt))
@@ -316,13 +328,6 @@ class TableReading:
             answer += f", or {join_names([*sentences, NO_JUDGEMENT])} for none"
         how = f"Type --columns {answer}; in Python columns=, or ?columns= after its name."
         return f"{self.name}: {doubt.question} {columns}? {how}"
-
-    def named(self) -> str:
-        """The sentences and the judgement as ``?columns=`` names them."""
-        names = list(self.sentences)
-        if len(names) == 2:
-            names.append(self.target or NO_JUDGEMENT)
-        return join_names(names)
 
     def examples(self, name: str) -> str:
         """The first different cells of a column, which a question quotes."""
@@ -405,7 +410,7 @@ class _Reader:
         return True
 
     def _existing(self, requested: str) -> str:
-        """The column as the table spells it."""
+        """The column as the table spells it. InputError if the table has no such column."""
         if requested in self.rows:
             return requested
         names = [name for name in self.rows if normalize_name(name) == normalize_name(requested)]
@@ -427,6 +432,7 @@ class _Reader:
 
     def _find_sentences(self) -> None:
         if pair := self._pair_by_name() or self._pair_by_endings():
+            # With a negative, the pair is the anchor and its positive.
             self._take([*pair, *self._free(NEGATIVES)[:1]])
             return
         if pair := self._pair_by_cells():
@@ -435,6 +441,7 @@ class _Reader:
         columns = list(self.rows)
         texts = self._texts()
         named = self._free(SENTENCES)[:1]
+        # A usual name does not count if other columns read like sentences and its own does not.
         if named and (not texts or named[0] in texts):
             self._take(named)
         elif len(texts) == 1:
@@ -449,13 +456,16 @@ class _Reader:
                 self.doubts.append(Doubt(question, tuple(texts)))
 
     def _pair_by_name(self) -> tuple[str, str] | None:
+        """The columns of a usual pair of names; or a column and the one of the same name with "pair" at its end."""
         by_key = self.by_key
         for first, second in PAIR_COLUMN_NAMES:
             if first in by_key and second in by_key:
                 # Letters alone are weak names: where the cells are numbers, they are names of
                 # measurements.
                 is_weak = len(first) == 1 and self.cells[by_key[first]].are_numbers
-                if is_weak or by_key[first] == by_key[second]:
+                # A dotted name has two keys.
+                is_one_column = by_key[first] == by_key[second]
+                if is_weak or is_one_column:
                     break
                 return by_key[first], by_key[second]
         for key, column in by_key.items():
@@ -490,7 +500,7 @@ class _Reader:
         are_named = any(is_usual_name(column) or _has_other_name(column) for column in columns)
         if len(columns) == 2 and are_texts and not are_named and self._are_alike(*columns):
             return columns[0], columns[1]
-        texts = self._own_texts()
+        texts = self._main_texts()
         pairs = list(combinations(texts, 2))
         if len(pairs) > 1:
             # The names of a pair differ in the last letter.
@@ -501,21 +511,22 @@ class _Reader:
         return None
 
     def _are_alike(self, first: str, second: str) -> bool:
+        """Whether the texts of two columns have similar lengths, as the sentences of a pair have."""
         lengths = (self.cells[first].length, self.cells[second].length)
         return max(lengths) <= UNLIKE * min(lengths)
 
     def _texts(self) -> list[str]:
         return [column for column, cells in self.cells.items() if cells.kind == "sentences"]
 
-    def _own_texts(self) -> list[str]:
+    def _main_texts(self) -> list[str]:
         """The columns of sentences, without titles, comments and the like."""
         return [name for name in self._texts() if normalize_name(name) not in BESIDE_SENTENCES]
 
     def _longest(self, texts: Sequence[str]) -> str:
         """The only column that is not a title or a comment, or else the one with by far the longest texts; or ""."""
-        own = self._own_texts()
-        if len(own) == 1:
-            return own[0]
+        main_texts = self._main_texts()
+        if len(main_texts) == 1:
+            return main_texts[0]
         first, second, *_ = sorted(texts, key=lambda name: -self.cells[name].length)
         is_far_longer = self.cells[first].length >= UNLIKE * self.cells[second].length
         return first if is_far_longer else ""
@@ -526,6 +537,7 @@ class _Reader:
         """Finds the columns of judgements of pairs, or the column of classes of single sentences."""
         roles = {role for role, _ in self.roles.values()}
         if roles.isdisjoint((SENTENCE1, SENTENCE2, ANCHOR)):
+            # There are no pairs or triplets.
             self._find_classes()
             return
         rest = [column for column in self.rows if column not in self.roles]
@@ -556,6 +568,7 @@ class _Reader:
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))
 
     def _find_classes(self) -> None:
+        """Finds the column of classes: one with the name of a label, or the only one whose cells repeat."""
         kinds = ("category", "judging words", "few values")
         rest = [column for column in self.rows if column not in self.roles]
         classes = [column for column in rest if self.cells[column].kind in kinds]
@@ -565,13 +578,14 @@ class _Reader:
             self.roles[classes[0]] = (LABEL, self.cells[classes[0]].words)
 
     def _take_answers(self, answer: str) -> None:
-        """Takes the answers of Prodigy, where the label is the question."""
+        """Takes the column of the answers accept, reject and ignore of Prodigy."""
         options = self.by_key.get("accept")
         if options:
-            # If a task has options, accept holds the selected ones.
+            # The task has options, and the column accept holds the selected ones.
             self.roles[answer] = (STATUS, "")
             self.roles[options] = (self._kind_of_judgement(options), "")
         else:
+            # The task asks whether a label is right, so the answer is the judgement.
             self.roles[answer] = (LABEL, "")
 
     def _doubt_constant(self, named: Sequence[str], likely: Sequence[str]) -> None:
@@ -592,6 +606,7 @@ class _Reader:
         groups: dict[str, list[str]] = {}
         for column in columns:
             name = column.strip().lower()
+            # rater1, rater_1 or rater_a, but not ratera.
             stem = re.sub(r"(\d+|(?<=[_. -])[a-e])$", "", name)
             are_ratings = self.cells[column].kind in ("judging words", "scores", "numbers", "ids")
             if are_ratings and stem != name and normalize_name(stem) in RATING_STEMS:
@@ -599,7 +614,7 @@ class _Reader:
         return next((group for group in groups.values() if len(group) > 1), [])
 
     def _is_likely(self, column: str) -> bool:
-        """Whether a column with the name of a judgement is one: its cells are judging words or scores."""
+        """Whether the cells of a column are judging words or different scores; True for a table without cells."""
         cells = self.cells[column]
         return (
             self.has_only_names
@@ -608,18 +623,22 @@ class _Reader:
         )
 
     def _is_by_cells(self, column: str) -> bool:
+        """Whether the cells alone say that a column is a judgement, and its name does not deny it."""
         return self._is_likely(column) and not self.has_only_names and not _has_other_name(column)
 
     def _is_possible(self, column: str) -> bool:
+        """Whether a column may be a judgement in unknown words: it has a few values, and no other name."""
         cells = self.cells[column]
         is_few = 2 <= len(cells.texts) <= FEW_VALUES
         return is_few and cells.kind in ("category", "few values") and not _has_other_name(column)
 
     def _kind_of_judgement(self, column: str) -> str:
+        """SCORE or LABEL: by the name of a score, else by the cells."""
         key = _last_key(column)
         cells = self.cells[column]
         if key in SCORES:
             return SCORE
+        # The labels of premise and hypothesis are classes, even as numbers.
         are_classes = key in LABELS and all(name in self.by_key for name in NLI_PAIR)
         are_numbers = cells.kind == "empty" or cells.are_numbers
         if are_numbers and not are_classes:
@@ -636,6 +655,7 @@ class _Reader:
                 self.roles.setdefault(column, (SPLIT, cells.words))
 
     def _find_the_rest(self) -> None:
+        """Finds the columns of statuses, raters, ids, groups and categories."""
         for column, cells in self.cells.items():
             key = normalize_name(column)
             if column in self.roles:
@@ -705,8 +725,10 @@ def _are_words_of_judgement(words: set[str]) -> bool:
     sides = {side_of(word) for word in words.difference(UNSURE, NLI_LABELS)}
     if None in sides:
         return False
-    if words & set(NLI_LABELS) - {"neutral"}:
+    # "neutral" is also a word of other scales.
+    if words & (set(NLI_LABELS) - {"neutral"}):
         return True
+    # Zeros alone or ones alone may be anything, but "yes" alone is a judgement.
     return len(sides) == 2 or (len(sides) == 1 and words.isdisjoint(("0", "1")))
 
 
@@ -715,8 +737,8 @@ def _kind_of_numbers(numbers: Sequence[float]) -> str:
     high = max(numbers)
     # Consecutive numbers are the numbers of rows.
     are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
-    is_small = (low >= 0 and high <= 10) or (low >= -1 and high <= 1)
-    if is_small and not are_consecutive:
+    is_on_scale = (low >= 0 and high <= 10) or (low >= -1 and high <= 1)
+    if is_on_scale and not are_consecutive:
         return "scores"
     are_whole = all(number.is_integer() for number in numbers)
     are_different = len(set(numbers)) == len(numbers)
@@ -724,11 +746,12 @@ def _kind_of_numbers(numbers: Sequence[float]) -> str:
 
 
 def _are_sentences(texts: Sequence[str]) -> bool:
-    """Whether texts differ, half of them have several words, and most of their characters are letters."""
-    if len(set(texts)) < min(len(texts), 2):
+    """Whether texts are not all equal, half of them have several words, and most of their characters are letters."""
+    are_equal = len(texts) > 1 and len(set(texts)) == 1
+    if are_equal:
         return False
-    in_words = fmean(" " in text or max(text) >= UNSPACED for text in texts)
-    return in_words >= 0.5 and fmean(map(_share_of_letters, texts)) >= LETTERS
+    share_in_words = fmean(" " in text or max(text) >= UNSPACED for text in texts)
+    return share_in_words >= 0.5 and fmean(map(_share_of_letters, texts)) >= LETTERS
 
 
 def _share_of_letters(text: str) -> float:

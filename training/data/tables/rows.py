@@ -60,7 +60,7 @@ class RowBatch:
         )
 
     def at(self, positions: Sequence[int]) -> RowBatch:
-        """The rows at these positions in the batch, without their notes."""
+        """The rows at these positions in the batch, without their notes; ``first_row`` stays the batch's."""
         return RowBatch(
             self.first_row,
             rows={name: [values[at] for at in positions] for name, values in self.rows.items()},
@@ -143,7 +143,11 @@ class OpenedTable(ABC):
     def in_memory(
         self, names: Sequence[str], faults: dict[int, str] | None = None
     ) -> dict[str, list[Any]]:
-        """The values of all rows of these columns; ``faults`` gets the notes of the rows. Errors as `batches`."""
+        """The values of all rows of these columns. Errors as `batches`.
+
+        The notes of malformed rows are added to ``faults``, by the number of the row. An empty line
+        is not malformed.
+        """
         columns: dict[str, list[Any]] = {name: [] for name in names}
         # Equal texts, such as the premise of several hypotheses, are held once.
         distinct: dict[str, str] = {}
@@ -163,6 +167,7 @@ class OpenedTable(ABC):
         """Yields the rows in batches of ``size``."""
 
     def _first_rows(self) -> Iterator[RowBatch]:
+        """Yields the rows for `preview` and `sample`; only the first batch is used."""
         return self.batches(HEAD_ROWS)
 
     def _check_version(self, cause: Exception | None = None) -> None:
@@ -196,7 +201,11 @@ def from_first(records: Iterator[Record]) -> Iterator[Record]:
 def gather(
     records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True
 ) -> Iterator[RowBatch]:
-    """Batches of at most ``size`` rows. Empty records between others are rows with ``blanks``, else left out."""
+    """Makes batches of at most ``size`` rows.
+
+    Empty records between others are rows if ``blanks``, and are left out if not. At the end they
+    are always left out.
+    """
     width = len(columns)
     first_row = 1
     empty_row: Record = ((None,) * width, EMPTY_LINE, 0)
@@ -211,7 +220,9 @@ def gather(
 
     for fields, fault, length in records:
         if not fields:
-            empty_rows += blanks
+            # These become rows when another record follows.
+            if blanks:
+                empty_rows += 1
             continue
         if len(fields) != width:
             fields, fault = _fit(fields, fault, width)

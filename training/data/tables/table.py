@@ -41,7 +41,7 @@ class Format(NamedTuple):
     open: Opener
     # The first bytes that tell its files, whatever their names. White space before them is ignored.
     beginnings: tuple[bytes, ...] = ()
-    # Whether all of its files begin like this.
+    # Whether all of its files have one of these beginnings.
     is_binary: bool = False
 
 
@@ -121,14 +121,15 @@ def open_table(
             raise UnknownSheetError(
                 f"{path.name} is no workbook and has no sheet {sheet}; leave it out."
             )
-        if len(table.preview(1)):
-            return table
+        has_rows = len(table.preview(1)) > 0
     except ForeignFileError as error:
         formats = any_of([file_format.name for file_format in FORMATS])
         raise InputError(f"{error} Give a {formats} file.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
-    raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
+    if not has_rows:
+        raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
+    return table
 
 
 def any_of(names: Sequence[str]) -> str:
@@ -166,6 +167,7 @@ def _format(path: Path) -> Format:
         if suffix in file_format.suffixes:
             if not file_format.is_binary:
                 return file_format
+            # An empty file is opened as CSV, which raises the error for empty files.
             if head:
                 raise ForeignFileError(f"{path.name} is named {suffix}, but it is not one.")
     return FORMATS[0]

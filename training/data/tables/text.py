@@ -64,7 +64,8 @@ class TextFile:
 
     Attributes:
         lines: the number of lines. Rows may be fewer, as quoted cells may have line ends.
-        quoted: if the encoding is guessed, the first lines that are not ASCII, as they are read.
+        guessed_lines: the first lines that are not ASCII, as the guessed encoding reads them; empty
+            if the encoding is not a guess.
         is_named: whether the user has named the encoding.
         damaged: whether some bytes do not fit the encoding; each is read as �.
         has_nul: whether there are zero bytes.
@@ -75,7 +76,7 @@ class TextFile:
     path: Path
     encoding: str
     lines: int
-    quoted: tuple[str, ...] = ()
+    guessed_lines: tuple[str, ...] = ()
     is_named: bool = False
     damaged: bool = False
     has_nul: bool = False
@@ -85,8 +86,8 @@ class TextFile:
     def remarks(self) -> tuple[str, ...]:
         """Remarks on the characters for the user, a sentence each."""
         remarks = []
-        if self.quoted:
-            lines = ", ".join(map(quoted, self.quoted))
+        if self.guessed_lines:
+            lines = ", ".join(map(quoted, self.guessed_lines))
             remarks.append(
                 f"The text is not UTF-8; it is read as {spoken(self.encoding)}, a guess: {lines}. "
                 "If words look wrong, name its encoding (?encoding= after the name of the file)."
@@ -111,7 +112,8 @@ class TextFile:
 
     @property
     def _errors(self) -> str:
-        return "replace" if self.damaged or self.quoted else "strict"
+        """The ``errors`` of `open`. A guess may not fit all bytes."""
+        return "replace" if self.damaged or self.guessed_lines else "strict"
 
     def open(self) -> TextIOWrapper:
         """The file as text, line ends untouched."""
@@ -132,7 +134,7 @@ class TextTable(OpenedTable):
     @property
     def is_plain(self) -> bool:
         text = self.text
-        return not (text.quoted or text.damaged or text.is_named)
+        return not (text.guessed_lines or text.damaged or text.is_named)
 
 
 def scan(path: Path, encoding: str | None = None) -> TextFile:
@@ -143,27 +145,31 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     """
     with path.open("rb") as file:
         head = file.read(HEAD)
+    # Zero bytes, white space and byte order marks are not text.
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
     # In European text in UTF-16 every second byte is zero.
-    even = head[0::2].count(0)
-    odd = head[1::2].count(0)
-    is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
+    even_zeros = head[0::2].count(0)
+    odd_zeros = head[1::2].count(0)
+    more = max(even_zeros, odd_zeros)
+    is_utf16 = more > 0.2 * len(head) and min(even_zeros, odd_zeros) < 0.1 * more
     announced = None
     # All bytes of ISO-2022-JP are ASCII, so only its escape sequence tells it.
     if b"\x1b$B" in head:
         announced = "iso2022_jp"
     elif is_utf16:
-        announced = "utf-16-le" if odd > even else "utf-16-be"
+        announced = "utf-16-le" if odd_zeros > even_zeros else "utf-16-be"
     for mark, name in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             announced = name
             break
     if encoding:
         named = named_encoding(encoding)
+        # A named utf-16-le that begins with the mark of utf-16 is read by its mark.
         if not announced or not named.startswith(announced):
             announced = named
+    # Text in UTF-16 may have any bytes.
     control = 0.0 if announced else len(CONTROL.findall(head)) / len(head)
     if control > MOST_CONTROL:
         raise ForeignFileError(f"{path.name} is not a text file.")
@@ -173,6 +179,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         return replace(text, is_named=True, damaged=broken_at is not None)
     if broken_at is None:
         return text
+    # Damaged UTF-8 is read, with or without a mark.
     if announced not in (None, "utf-8-sig"):
         raise InputError(
             f"{path.name} begins as {spoken(text.encoding)}, but breaks it near byte {broken_at:,}: save it as UTF-8."
@@ -181,15 +188,16 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
 
 
 def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
-    """The notes on a row whose characters are in its ``lines``; None if there are none."""
+    """The ``notes`` of the characters that are in the ``lines`` of a row, joined; None without any."""
     text = "".join(lines)
     return "; ".join(note for character, note in notes.items() if character in text) or None
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
-    """Reads all bytes of a file. Returns it, and about where it breaks the encoding, or None.
+    """Reads all bytes of a file.
 
-    InputError for a line above `LONGEST_LINE`.
+    Returns the file, and roughly the position of the first byte that does not fit the encoding, None
+    if all bytes fit. InputError for a line above `LONGEST_LINE`.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     newlines = 0
@@ -204,10 +212,10 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
             newlines += chunk.count(b"\n")
             returns += chunk.count(b"\r")
             has_nul = has_nul or b"\0" in chunk
-            last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+            last_end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
             since_line_end += len(chunk)
-            if last >= 0:
-                since_line_end = len(chunk) - last - 1
+            if last_end >= 0:
+                since_line_end = len(chunk) - last_end - 1
             if since_line_end > LONGEST_LINE:
                 line = f"{path.name}, line {max(newlines, returns) + 1:,}"
                 raise InputError(
@@ -218,6 +226,7 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
                 try:
                     decoder.decode(chunk, final=not chunk)
                 except UnicodeError as error:
+                    # The error for a missing byte order mark has no start.
                     broken_at = position + getattr(error, "start", 0)
             position += len(chunk)
     lines = newlines or returns
@@ -229,7 +238,7 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
 
 
 def _guessed(text: TextFile) -> TextFile:
-    """A file that is not valid UTF-8: it is damaged, or has another encoding, which is guessed."""
+    """Decides about a file that is not valid UTF-8: it is damaged UTF-8, or has another encoding, which is guessed."""
     good = 0
     bad = []
     size = 0
@@ -254,7 +263,7 @@ def _guessed(text: TextFile) -> TextFile:
             "windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
         )
     lines = tuple(line.decode(encoding, "replace").strip() for line in bad[:QUOTED_LINES])
-    return replace(text, encoding=encoding, quoted=lines)
+    return replace(text, encoding=encoding, guessed_lines=lines)
 
 
 def guess_encoding(sample: bytes) -> str | None:

@@ -55,6 +55,7 @@ class WorkbookTable(OpenedTable):
         return f"Workbook, sheet {self.sheet}"
 
     def _first_rows(self) -> Iterator[RowBatch]:
+        # These are at hand. The method of the base class would read the workbook again.
         return gather(iter(self.head), self.columns, HEAD_ROWS)
 
     def _read(self, size: int) -> Iterator[RowBatch]:
@@ -84,7 +85,7 @@ def open_workbook(
         raise UnknownSheetError(
             f"{path.name} has no sheet {quoted(sheet)}; it has {listed(tuple(heads), 'sheet')}."
         )
-    default = max(heads, key=lambda title: _usable(path, heads[title], heights[title]))
+    default = max(heads, key=lambda title: _merit(path, heads[title], heights[title]))
     sheet = sheet or default
     columns, header, remarks = _header(path, heads[sheet])
     if len(heights) > 1:
@@ -92,10 +93,10 @@ def open_workbook(
     return WorkbookTable(
         path,
         columns,
-        max(heights[sheet] - header, 1),
-        tuple(remarks),
-        header,
-        heads[sheet][header:],
+        row_estimate=max(heights[sheet] - header, 1),
+        remarks=tuple(remarks),
+        header=header,
+        head=heads[sheet][header:],
         sheet=sheet,
         sheets=tuple(heads),
         is_default_sheet=sheet == default,
@@ -103,14 +104,15 @@ def open_workbook(
 
 
 def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], int, list[str]]:
+    """The columns, the number of rows up to the header, and remarks, as `header_of`."""
     rows = []
     for cells, _, _ in head[:HEADER_ROWS]:
         rows.append([cell or "" for cell in cells])
     return header_of(path, rows)
 
 
-def _usable(path: Path, head: list[Record], height: int) -> tuple[int, int]:
-    """The number of sentences in a row of a sheet, and the number of rows."""
+def _merit(path: Path, head: list[Record], height: int) -> tuple[int, int]:
+    """The number of sentences in a row of a sheet, where three count as two, and the number of rows."""
     try:
         columns, header, _ = _header(path, head)
     except InputError:
@@ -135,6 +137,7 @@ def _lines(path: Path, *sheet: str) -> Iterator[Any]:
         try:
             for line in process.stdout or ():
                 value = json.loads(line)
+                # An object is an error.
                 if isinstance(value, dict):
                     raise InputError(f"{path.name} {value['error']}.")
                 yield value
@@ -149,6 +152,7 @@ def _lines(path: Path, *sheet: str) -> Iterator[Any]:
 def _check_archive(path: Path) -> None:
     """Raises InputError if the file is another kind of archive, or would take too much memory unpacked."""
     with path.open("rb") as file:
+        # A file of Excel before 2007 is not a zip archive.
         if file.read(2) != b"PK":
             return
     try:
