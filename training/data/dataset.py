@@ -39,6 +39,7 @@ from training.data.tables.reading import (
 from training.data.tables.rows import HEAD_ROWS, OpenedTable
 from training.data.tables.table import opened_file
 from training.errors import InputError
+from training.sources import hub_dataset
 
 NOTEBOOK_ROWS = 5
 LONGEST_NAME = 60
@@ -162,9 +163,6 @@ class Dataset:
 
         At most 1,000,000 rows are read.
         """
-        # It imports huggingface_hub, which takes time and is needed for this alone.
-        from training.sources.hub_dataset import MOST_ROWS, read_columns
-
         if isinstance(rows, dict):
             raise InputError(f"{name} has the splits {', '.join(rows)}; give one of them")
         head = rows_to_columns(list(rows.take(FIRST_ROWS)))
@@ -177,10 +175,10 @@ class Dataset:
         for column in head:
             if any(f"{part}.".startswith(f"{column}.") for part in reading.used):
                 used.append(column)
-        cells, has_more = read_columns(rows, lambda _: used)
+        cells, has_more = hub_dataset.read_columns(rows, lambda _: used)
         data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
         if has_more:
-            return data.with_note(f"only the first {MOST_ROWS:,} rows are read")
+            return data.with_note(f"only the first {hub_dataset.MOST_ROWS:,} rows are read")
         return data
 
     @classmethod

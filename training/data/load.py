@@ -37,6 +37,7 @@ from training.data.tables.table import open_table
 from training.data.transforms import POSITIVE_ROWS, transform_for
 from training.errors import InputError, NotFoundError, did_you_mean, first_line
 from training.names import HUB, NANOBEIR, READ_AS, DataName
+from training.sources import hub_dataset, resolve
 
 
 def load_data(name: Path | str, home: str | Path | None = None, split: str = "train") -> Dataset:
@@ -68,9 +69,6 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
 
 def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float | None:
     """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks them."""
-    # Sources are imported where they are needed, as huggingface_hub takes time to import.
-    from training.sources import hub_dataset
-
     source = name.built_in
     if source is not None and source.repo:
         split = check_split(name, source) or next(iter(source.splits))
@@ -159,10 +157,8 @@ def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path
 
 def _load_stsb(split: str, home: str | Path | None) -> Dataset:
     """A split of the STS benchmark, from the Hub if the home folder and the package index do not have it."""
-    from training.sources.resolve import stsb_folder
-
     try:
-        folder = stsb_folder(home)
+        folder = resolve.stsb_folder(home)
     except NotFoundError as not_found:
         try:
             data = _load_from_hub(STSB_ON_HUB, ("", split), split, home)
@@ -185,7 +181,6 @@ def _load_from_hub(
     labels: Sequence[str] = (),
 ) -> Dataset:
     """A data set of the Hub; ``labels`` are the names of the numbers 0, 1, … in its column label, if it has numbers."""
-    from training.sources.hub_dataset import read_dataset
 
     def used(columns: Sequence[str]) -> Sequence[str]:
         name = HUB + ":".join((repo_id, *selectors))
@@ -193,7 +188,7 @@ def _load_from_hub(
         check_form(reading)
         return reading.used
 
-    rows = read_dataset(repo_id, selectors, split, used, home)
+    rows = hub_dataset.read_dataset(repo_id, selectors, split, used, home)
     columns = dict(rows.columns)
     if labels and not any(isinstance(label, str) for label in columns["label"]):
         names = dict(enumerate(labels))
@@ -370,13 +365,11 @@ def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
 
 def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
     """A set of the Hub's NanoBEIR: its configurations are corpus, queries and qrels, its splits the sets."""
-    from training.sources.hub_dataset import read_dataset
-
     split = f"Nano{name.name.removeprefix(NANOBEIR)}"
 
     def rows(config: str, *columns: str) -> Iterator[Any]:
-        cells = read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home).columns
-        return zip(*(cells[column] for column in columns), strict=True)
+        data = hub_dataset.read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home)
+        return zip(*(data.columns[column] for column in columns), strict=True)
 
     queries = dict(rows("queries", "_id", "text"))
     corpus = dict(rows("corpus", "_id", "text"))
