@@ -98,7 +98,7 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
         raise InputError(
             f"{name} states an objective, as only training data does; leave out ={file.objective}"
         )
-    for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True):
+    for key, value in zip(READ_AS, file.read_as, strict=True):
         if file.is_set and value:
             raise InputError(
                 f"{file.name} is a set and not a file, so its {key} is known; leave out ?{key}="

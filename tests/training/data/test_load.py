@@ -87,6 +87,12 @@ def hub(monkeypatch: pytest.MonkeyPatch):
     return replace
 
 
+@pytest.mark.parametrize("setting", ["encoding=cp1252", "scale=1-7"])
+def test_settings_of_a_file_are_refused_beside_a_named_set(tiny, setting):
+    with pytest.raises(InputError, match="stsb:dev is a set and not a file, so its"):
+        load_data(f"stsb:dev?{setting}", tiny)
+
+
 def test_named_sets_of_the_hub_drop_rows_without_a_gold_label(hub):
     questions = hub(premise=["p", "q", "r"], hypothesis=["h", "i", "j"], label=[0, -1, 2])
     snli = load_data("snli")
