@@ -358,8 +358,8 @@ class GoldColumn:
         labels = sorted(texts)
         if len(labels) > MOST_LABELS:
             raise InputError(
-                f"{name} has {len(labels):,} different labels, the first {labels[0][:40]!r}; a label is one of "
-                f"at most {MOST_LABELS}"
+                f"{name} has more than {MOST_LABELS:,} different labels, the first {labels[0][:40]!r}; name another "
+                "column by ?columns="
             )
         matches, meaning = matching_labels(labels)
         read_as = meaning
@@ -525,6 +525,10 @@ def _distinct(cells: Iterable[Any]) -> set[str]:
             ordered = sorted(numbers, key=numbers.__getitem__)
             # All but the ends go.
             texts = texts.difference(ordered[MOST_LABELS:-MOST_LABELS])
+            # Thousands of different words are not labels. Looking for numbers in them at every further
+            # cell would take hours.
+            if len(texts) > MOST_DISTINCT / 2:
+                break
     return texts
 
 
