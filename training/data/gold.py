@@ -326,6 +326,10 @@ class GoldColumn:
         ends = scale_of(low, high) or (low, high)
         if scale:
             ends = parse_scale(scale)
+        if ends[0] == ends[1]:
+            raise InputError(
+                f"{name}: all labels have the value {low:g}; name the scale by ?scale="
+            )
         read_as = f"{named}; scores {_in_words(*ends)}"
         return cls(name, scale=ends, values=values, missing=missing, read_as=read_as)
 

@@ -80,6 +80,12 @@ def test_a_named_scale_and_named_labels_come_before_the_evidence():
             scored([1, 5], **read_as)
 
 
+def test_labels_that_all_have_one_value_need_a_scale():
+    with pytest.raises(InputError, match="all labels have the value 200; name the scale"):
+        scored(["same", "same"], labels="same:200")
+    assert scored(["same", "same"], labels="same:200", scale="0-400").scores == [2.5, 2.5]
+
+
 @pytest.mark.parametrize(
     "cells",
     [
