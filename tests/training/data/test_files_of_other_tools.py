@@ -446,3 +446,10 @@ def test_both_sentences_as_lists_of_one_length_are_as_many_pairs(tmp_path):
     path = lines(tmp_path / "a.jsonl", *[row] * 19, row | {"sent2": second[:2]})
     with pytest.raises(InputError, match="lists have different lengths: 3 in sent1, 2 in sent2"):
         load_data(path)
+
+
+def test_a_batch_of_empty_lists_has_no_rows(tmp_path):
+    row = {"sent1": ["a", "b"], "sent2": ["c", "d"], "labels": [1, 0]}
+    path = lines(tmp_path / "a.jsonl", *[row] * 500, {key: [] for key in row})
+    with opened_file(Path(path)) as table:
+        assert [len(batch) for batch in table.batches(500)] == [1000]

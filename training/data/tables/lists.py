@@ -102,9 +102,11 @@ class ListsTable(OpenedTable):
                     parts = [self._parts(name, cell) for name, cell in single.items()]
                     for combination in product(*parts):
                         rows.append(tuple(chain.from_iterable(combination)))
-            columns = map(list, zip(*rows, strict=True))
-            yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
-            first_row += len(rows)
+            # Rows of empty lists become no rows.
+            if rows:
+                columns = map(list, zip(*rows, strict=True))
+                yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
+                first_row += len(rows)
 
     def _side_by_side(self, cells: dict[str, Any], number: int) -> list[dict[str, Any]]:
         """The rows of the items with the same index in the ``parallel`` lists; the row itself without such lists.
