@@ -102,13 +102,15 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     sources.append(_in_home(target, why_not))
     sources.append(Source("Hub cache", partial(hub.cached, repo, pick)))
     if fetch:
-        download = partial(hub.download, repo, pick)
-        sources.append(Source(f"Hub {hub.endpoint()}", download, is_remote=True))
+        sources.append(
+            Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True)
+        )
     if fetch and bundle:
         sources.append(_in_index(bundle, target))
     # The last resort is a snapshot that other programs have downloaded in part.
-    in_part = partial(hub.cached_in_part, repo, pick)
-    sources.append(Source("Hub cache", in_part, full_name="Hub cache in part"))
+    sources.append(
+        Source("Hub cache", partial(hub.cached_in_part, repo, pick), full_name="Hub cache in part")
+    )
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES]
     names += [folder.name for folder in (root / "models").glob("*")]
     remedy = f"put the model's files into {target}"

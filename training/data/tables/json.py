@@ -132,10 +132,10 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     table = JsonTable(
         path,
         columns,
-        row_estimate=rows,
-        remarks=tuple(remarks),
-        text=text,
-        layout=layout,
+        rows,
+        tuple(remarks),
+        text,
+        layout,
         keys=tuple(kinds),
         types=tuple(types),
     )

@@ -62,11 +62,11 @@ class ListsTable(OpenedTable):
             table.path,
             tuple(columns),
             table.row_estimate,
-            remarks=(*table.remarks, remark),
-            inner=table,
-            lists=lists,
-            parallel=parallel,
-            are_texts=are_texts,
+            (*table.remarks, remark),
+            table,
+            lists,
+            parallel,
+            are_texts,
             version=table.version,
         )
 

@@ -86,13 +86,7 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
     for name, labels in class_names.items():
         remarks.append(f"The labels of {name} are {', '.join(labels[:10])}.")
     return ParquetTable(
-        path,
-        columns,
-        file.metadata.num_rows,
-        remarks=tuple(remarks),
-        schema=schema,
-        rows_at_once=rows_at_once,
-        class_names=class_names,
+        path, columns, file.metadata.num_rows, tuple(remarks), schema, rows_at_once, class_names
     )
 
 

@@ -747,8 +747,7 @@ def _kind_of_numbers(numbers: Sequence[float]) -> str:
 
 def _are_sentences(texts: Sequence[str]) -> bool:
     """Whether texts are not all equal, half of them have several words, and most of their characters are letters."""
-    are_equal = len(texts) > 1 and len(set(texts)) == 1
-    if are_equal:
+    if len(texts) > 1 and len(set(texts)) == 1:
         return False
     share_in_words = fmean(" " in text or max(text) >= UNSPACED for text in texts)
     return share_in_words >= 0.5 and fmean(map(_share_of_letters, texts)) >= LETTERS
