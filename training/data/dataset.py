@@ -441,7 +441,7 @@ def parse_dataset(
     for at, row in enumerate(rows):
         if "" in row:
             empty.add(at)
-        # A single sentence may be "text" or the like.
+        # The header may be repeated further down. A single sentence may equal its column's name.
         if len(row) > 1 and row == names:
             repeated_headers.add(at)
     rejected = rejected_rows(reading, cells)
@@ -464,12 +464,12 @@ def parse_dataset(
     notes = [*notes, *reading.notes]
     remarks = []
     keep = set(range(len(rows)))
-    for reason, without in left_out.items():
-        count = len(keep & without)
+    for reason, positions in left_out.items():
+        count = len(keep & positions)
         # Nothing is lost with a joined row: its judgement counts for the earlier one.
         if count and reason != JOINED:
             remarks.append(f"{count:,} row{'s' * (count > 1)} {reason} left out")
-        keep -= without
+        keep -= positions
     if not keep:
         nested = [column for column, values in cells.items() if _has_nested(values)]
         if nested:

@@ -294,6 +294,8 @@ class GoldColumn:
 
         if names := _nli_names(texts):
             return cls._inference(name, names, missing)
+        # 0, 1 and 2 are labels of inference if a column of labels has all three, or if 2 occurs beside a
+        # premise and a hypothesis.
         if texts <= NLI_NAMES.keys():
             are_all_there = may_be_classes and len(texts) == len(NLI_NAMES)
             if are_all_there or (pair == NLI_PAIR and "2" in texts):
@@ -301,6 +303,7 @@ class GoldColumn:
                 return cls._inference(name, names, missing, is_numbered=True)
 
         words = {text for text in texts if parse_number(text) is None}
+        # A few words among numbers are bad scores, unless the column is one of labels.
         are_words = bool(words) and (may_be_labels or len(words) > len(numbers))
         if role in SCORES:
             # The name speaks for scores, so all words have to say which side they are on.

@@ -217,6 +217,7 @@ def _load_saved(name: DataName, split: str) -> Dataset:
             f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}"
         ) from error
     if isinstance(data, datasets.DatasetDict):
+        # ``rows`` is ?split=. A split that is not named there may be missing.
         split = name.rows or split
         if not name.rows and split not in data:
             split = next(iter(data), "")
@@ -345,6 +346,7 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
         judgements = _by_query(zip(firsts, seconds, repeat(1.0), strict=False))
         # Second sentences that belong to no query are documents too.
         others = data.columns[1]
+    # Each text is its own id.
     queries = {query: query for query in judgements}
     corpus = {text: text for text in chain(others, *judgements.values())}
     return RetrievalData.from_dicts(queries, corpus, judgements, str(name))

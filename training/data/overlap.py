@@ -113,7 +113,7 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
         return None
     pairs = []
     for i, j in _alike(training, evaluated):
-        # Each sentence needs one of its own in the training row.
+        # Each sentence is compared with a different one of the training row.
         if len(training[j]) >= len(evaluated[i]):
             pairs.append((i, j))
     if len(pairs) > MOST_PAIRS:

@@ -108,6 +108,7 @@ def read_dataset(
         sizes = located.sizes
     with _explained(repo_id):
         config = builder.config.name
+        # A builder of the cache knows its splits, but no files.
         files = builder.config.data_files or {}
         splits = list(files or builder.info.splits or ())
         split = _choose_split(f"{repo_id}:{config}", splits, split_selector, split)

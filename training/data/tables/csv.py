@@ -80,6 +80,7 @@ class DelimitedTable(TextTable):
     def records(self) -> Iterator[Record]:
         """Yields every record, the header and blank lines too."""
         csv.field_size_limit(LONGEST_FIELD)
+        # The lines of the record that is being read, and the lines to read again.
         record_lines: list[str] = []
         unread_lines: deque[str] = deque()
         character_notes = self.text.notes

@@ -220,12 +220,12 @@ def gather(
 
     for fields, fault, length in records:
         if not fields:
-            # These become rows when another record follows.
             if blanks:
                 empty_rows += 1
             continue
         if len(fields) != width:
             fields, fault = _fit(fields, fault, width)
+        # The empty rows before this one become rows with it.
         for row, note, characters in chain(
             repeat(empty_row, empty_rows), [(fields, fault, length)]
         ):
