@@ -168,9 +168,10 @@ def parse_labels(text: str) -> dict[str, float]:
 
 
 def parse_reading(text: str | None) -> tuple[str | None, str | None]:
-    """The scale and the labels in a field that takes either, such as "1-7" or "yes:1, no:0"; one of them is None.
+    """The scale or the labels in a field that takes either, such as "1-7" or "yes:1, no:0".
 
-    InputError for any other text.
+    Returns (scale, None), (None, labels), or (None, None) for an empty field. InputError for any
+    other text.
     """
     text = (text or "").strip()
     if not text:

@@ -98,7 +98,7 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     pick = partial(hub.pick_model, repo_id)
     sources = []
     if local:
-        # It is no model. It is among the sources so that the error says why.
+        # The folder holds no model. It is among the sources so that the error says why.
         sources.append(_in_home(local, _why_no_model)._replace(name="local folder"))
     sources.append(_in_home(target, why_not))
     sources.append(Source("Hub cache", partial(hub.cached, repo, pick)))

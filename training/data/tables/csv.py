@@ -183,6 +183,7 @@ def open_delimited(
     # An escaped quote ends no field: no delimiter follows it.
     escaped_quote = rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]'
     is_escaped = is_quoted and re.search(escaped_quote, head) is not None
+    # The first records, which show the columns, are read by a table without columns.
     draft = DelimitedTable(
         path,
         columns=(),

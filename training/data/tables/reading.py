@@ -389,7 +389,7 @@ class _Reader:
             )
         texts = [self._existing(name) for name in names[:2]]
         if len(requested) == 3 and not requested[1].strip():
-            # "text,,topic" names a sentence and its class.
+            # "text,,topic" names a sentence and its class, which are in ``texts`` here.
             sentence, *classes = texts
             self._take([sentence], AS_YOU_SAY)
             self.roles |= dict.fromkeys(classes, (LABEL, AS_YOU_SAY))

@@ -146,7 +146,7 @@ def opened_file(
         yield open_table(path, encoding, sheet)
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield open_table(_unpacked(path, Path(folder)), encoding, sheet)
+        yield open_table(_unpack(path, Path(folder)), encoding, sheet)
 
 
 def _format(path: Path) -> Format:
@@ -173,8 +173,11 @@ def _format(path: Path) -> Format:
     return FORMATS[0]
 
 
-def _unpacked(path: Path, folder: Path) -> Path:
-    """Unpacks a gzip file into a folder, piece by piece. InputError if it is damaged or beyond `MOST_UNPACKED`."""
+def _unpack(path: Path, folder: Path) -> Path:
+    """Unpacks a gzip file into a folder, and returns its path there.
+
+    InputError if it is damaged, or unpacks to more than `MOST_UNPACKED` bytes.
+    """
     size = 0
     unpacked = folder / path.stem
     try:

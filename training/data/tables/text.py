@@ -152,8 +152,8 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     # In European text in UTF-16 every second byte is zero.
     even_zeros = head[0::2].count(0)
     odd_zeros = head[1::2].count(0)
-    more = max(even_zeros, odd_zeros)
-    is_utf16 = more > 0.2 * len(head) and min(even_zeros, odd_zeros) < 0.1 * more
+    most_zeros = max(even_zeros, odd_zeros)
+    is_utf16 = most_zeros > 0.2 * len(head) and min(even_zeros, odd_zeros) < 0.1 * most_zeros
     announced = None
     # All bytes of ISO-2022-JP are ASCII, so only its escape sequence tells it.
     if b"\x1b$B" in head:
@@ -184,7 +184,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         raise InputError(
             f"{path.name} begins as {spoken(text.encoding)}, but breaks it near byte {broken_at:,}: save it as UTF-8."
         )
-    return _guessed(text)
+    return _guess(text)
 
 
 def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
@@ -237,7 +237,7 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
     return TextFile(path, encoding, lines, has_nul=has_nul), broken_at
 
 
-def _guessed(text: TextFile) -> TextFile:
+def _guess(text: TextFile) -> TextFile:
     """Decides about a file that is not valid UTF-8: it is damaged UTF-8, or has another encoding, which is guessed."""
     good = 0
     bad = []
