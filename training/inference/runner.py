@@ -45,7 +45,7 @@ Reduce = Callable[[Tensor, Tensor | None], Result]
 
 
 class InferenceRunner(ABC, Generic[Text]):
-    """A copy of a backbone's weights, which later training does not change. Thread-safe."""
+    """Computes hidden states with a copy of a backbone's weights, which later training does not change. Thread-safe."""
 
     device: torch.device
     # The most texts in a batch; None for as many as the token budget allows.
@@ -118,11 +118,11 @@ class InferenceRunner(ABC, Generic[Text]):
             done = min(done + len(rows), len(texts))
             if on_progress is not None:
                 on_progress(done)
-        wrong = np.flatnonzero(~is_finite(results))
-        if len(wrong):
-            alone = [texts[row] for row in wrong.tolist()]
+        not_finite = np.flatnonzero(~is_finite(results))
+        if len(not_finite):
+            alone = [texts[row] for row in not_finite.tolist()]
             for rows, batch in self.with_batch_size(1).map(alone, reduce, should_stop):
-                results[wrong[rows]] = batch
+                results[not_finite[rows]] = batch
         return results
 
     @property
@@ -154,7 +154,7 @@ class InferenceRunner(ABC, Generic[Text]):
             yield self.rows(texts.tolist())
 
     def rows(self, batch: Row) -> list[Row]:
-        """Arranges texts of one length as the rows of a batch."""
+        """Arranges the texts of a batch in rows: here one text in each."""
         return [[text] for text in batch]
 
     @abstractmethod
@@ -166,13 +166,14 @@ class InferenceRunner(ABC, Generic[Text]):
         """Tells whether the results of the first text change, beyond rounding, beside the longer second text."""
         alone, _ = self.hidden(texts, [[0]])
         together, _ = self.hidden(texts, [[0], [1]])
-        own_part = together[tuple(map(slice, alone.shape))]
+        # The first text without its padding. The shapes are (n, T, D), or (n,) for scores of pairs.
+        first = together[tuple(map(slice, alone.shape))]
         tolerance = 1e-4 if dtype == torch.float32 else 0.02
-        return not torch.allclose(alone.float(), own_part.float(), tolerance, tolerance)
+        return not torch.allclose(alone.float(), first.float(), tolerance, tolerance)
 
 
 class PackedRunner(InferenceRunner[Text]):
-    """Computes several sentences in a row with ``FusedBert`` or ``FusedModernBert``; on some GPUs a whole batch."""
+    """Computes with ``FusedBert`` or ``FusedModernBert``, several sentences in a row, or on some GPUs a whole batch."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
@@ -222,7 +223,7 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
         # Some architectures read the padding, in convolutions or means of segments. They get texts
-        # of one length. The texts that show it consist of any token other than the padding.
+        # of one length. Two texts of a token other than the padding show whether it is read.
         token = 0 if self.pad_id else 1
         self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 

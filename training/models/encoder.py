@@ -28,7 +28,7 @@ from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import pad
 from training.inference.runner import InferenceRunner, build_runner, check_int8
-from training.models.aliases import SentenceTransformerNames, converted
+from training.models.aliases import SentenceTransformerNames, convert_vectors
 from training.models.files import check_replaceable
 from training.models.folder import (
     MIN_LENGTH,
@@ -45,7 +45,7 @@ from training.models.texts import CHUNK, GPU_CHUNK, Chunk, OnRows, ReadReport, R
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_networks import WordBackbone
 from training.names import ModelName
-from training.pooling import NO_POOLING, parse_pooling, pooling_function
+from training.pooling import parse_pooling, pooling_function
 from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may need the runner at the same time. Only one of them copies the weights.
@@ -191,10 +191,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        most = tokens
-        # Word vectors have no configuration and no limit.
-        if hasattr(self.backbone, "config"):
-            most = max_input_length(self.tokenizer, self.backbone, tokens)
+        most = max_input_length(self.tokenizer, self.backbone, tokens)
         if not MIN_LENGTH <= tokens <= most:
             raise InputError(
                 f"max_seq_length is {tokens}; {self.name} reads {MIN_LENGTH} to {most} tokens"
@@ -234,12 +231,11 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def with_pooling(self, pooling: str | None) -> Self:
         """Returns the same weights (shared, not copied) with another pooling.
 
-        InputError if its vectors have a length that the modules after it do not accept.
+        InputError if it is unknown, or its vectors have a length that the modules after it do not
+        accept.
         """
         if pooling is None or pooling == self.pooling:
             return self
-        if pooling != NO_POOLING:
-            parse_pooling(pooling)
         return self._copied(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
@@ -355,6 +351,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             embeddings = encoder.encode(["A man is eating.", "It snows."], truncate_dim=128)
             print(embeddings.shape)  # (2, 128)
         """
+        # The second argument of sentence-transformers' encode is ``prompt_name``.
         if isinstance(normalize, str):
             raise InputError(
                 f"normalize is {normalize!r}; the name of a prompt is given by prompt_name="
@@ -362,6 +359,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
         if pool is not None:
+            # Raises InputError, which says what to use in place of processes.
             self.start_multi_process_pool()
         if device is not None and pick_device(device) != self.device:
             self.to(device)
@@ -384,7 +382,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                 embeddings = VectorModel.encode(
                     encoder, listed, normalize, progress, should_stop, report
                 )
-            results = converted(
+            results = convert_vectors(
                 embeddings, precision, convert_to_numpy, convert_to_tensor, self.device
             )
         else:
@@ -396,6 +394,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """Returns the output of the transformer for each token of each sentence, before pooling."""
         encodings = self._text_tokenizer.encodings(sentences)
+        # A text without tokens is computed as a token of padding, whose vector is left out below.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         results: dict[int, TokenVectors] = {}
         # The runner returns batches of sentences of similar length, padded: (B, T, H).
@@ -506,5 +505,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self._is_advised = True
             log.warning(self.prompt_advice)
         return self.inference.collect(
-            rows, self._to_vectors(normalize), (self.dimension,), should_stop, on_rows
+            rows,
+            self._to_vectors(normalize),
+            shape=(self.dimension,),
+            should_stop=should_stop,
+            on_progress=on_rows,
         )

@@ -13,6 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from training.errors import InputError, first_line
 from training.models.files import WEIGHTS, check_finite, read_object, read_tensors
 
@@ -71,8 +73,7 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
 
 def check_backbone(folder: Path, backbone: Any) -> None:
     """Raises InputError if a weight is not finite, or the padding token that positions start from is missing."""
-    # The command line reads folders before it imports torch, transformers and safetensors, which
-    # take seconds.
+    # The command line reads folders before it imports torch and transformers, which take seconds.
     import torch
 
     embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
@@ -106,13 +107,13 @@ def check_module_sizes(folder: Path) -> None:
 
 def read_shapes(folder: Path) -> dict[str, list[int]]:
     """Reads the shapes of all weights in a folder, by name, from the headers only. InputError if one is damaged."""
-    from safetensors import SafetensorError, safe_open
-
     shapes: dict[str, list[int]] = {}
     for file in sorted(folder.glob("[!.]*.safetensors")):
         try:
             with safe_open(file, "np") as weights:
-                shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
+                # It cannot be iterated like a dictionary.
+                for name in weights.keys():  # noqa: SIM118
+                    shapes[name] = weights.get_slice(name).get_shape()
         except (OSError, SafetensorError) as error:
             raise InputError(
                 f"{file} is damaged ({first_line(error)}); fetch the model again"
@@ -128,6 +129,7 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
             )
     for name in ATTENTION:
         attention = settings.get(name)
+        # transformers has flash attention itself, and fetches any other name from the Hub.
         is_flash = str(attention).startswith("flash_attention")
         if attention not in OWN_ATTENTION and not is_flash:
             raise InputError(
@@ -173,7 +175,7 @@ def _check_sizes(
             raise InputError(
                 f"{file} announces {name} {size:,}, but no weight is larger than {largest:,}; fetch it again"
             )
-    # DeBERTa states 0 types of tokens.
+    # DeBERTa states 0 types of tokens, which is not a size.
     positions = (*POSITIONS, "type_vocab_size") if settings.get("type_vocab_size") else POSITIONS
     for name, size in _sizes(file, settings, positions):
         if size > MOST_POSITIONS:
@@ -185,6 +187,7 @@ def _check_sizes(
     most_layers = MOST_LAYERS
     if not is_shared:
         indices = [match[1] for match in map(_LAYER_INDEX.search, shapes) if match]
+        # int() raises an error for a very long number.
         counts = [int(index) + 1 for index in indices if len(index) < 6]
         most_layers = max(counts, default=MOST_LAYERS)
     if layers and layers > most_layers:
@@ -192,10 +195,11 @@ def _check_sizes(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
         )
     numbers = sum(map(math.prod, shapes.values()))
-    own_layers = 1
+    stored_layers = 1
     if layers and not is_shared:
-        own_layers = layers
-    if width and own_layers * width**2 > max(numbers, 1):
+        stored_layers = layers
+    # Each layer has at least one matrix of the width.
+    if width and stored_layers * width**2 > max(numbers, 1):
         raise InputError(
             f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only {numbers:,} "
             "numbers; fetch the model again"
@@ -209,11 +213,14 @@ def _first_size(file: Path, settings: Mapping[str, Any], names: tuple[str, ...])
 def _sizes(
     file: Path, settings: Mapping[str, Any], names: tuple[str, ...]
 ) -> Iterator[tuple[str, int]]:
-    """Yields (name, value) for each of the settings that is there. InputError if it is not a whole number above 0."""
+    """Yields (name, value) for each of the settings that is there. InputError if it is not a whole number above 0.
+
+    Settings of a nested configuration are left out.
+    """
     for name in names:
-        size = settings.get(name, {})
-        if isinstance(size, dict):
+        if name not in settings or isinstance(settings[name], dict):
             continue
+        size = settings[name]
         # bool is a subclass of int.
         if type(size) is not int or size < 1:
             raise InputError(

@@ -50,7 +50,8 @@ class WordBackbone(nn.Module):
         mask = torch.ones(hidden.shape[:2]) if attention_mask is None else attention_mask
         features = {"token_embeddings": hidden, "sentence_lengths": mask.long().sum(dim=1)}
         states = self.lstm(features)["token_embeddings"]  # (B, longest, H)
-        states = F.pad(states, (0, 0, 0, hidden.shape[1] - states.shape[1]))
+        # The LSTM leaves out positions that are padding in all texts.
+        states = F.pad(states, (0, 0, 0, hidden.shape[1] - states.shape[1]))  # (B, T, H)
         if input_ids is not None:
             # A text without words gets zeros.
             states = states * input_ids.ne(0)[..., None]
