@@ -61,6 +61,7 @@ from training.progress import ShouldStop
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
+# The files that `save` copies.
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "**/*.jinja")
 # The name of the activation in sentence-transformers' configs.
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
@@ -108,6 +109,7 @@ class CrossEncoder(PairModel):
             return
         self.name = str(name)
         self.scorer, self.tokenizer, self.activation, self.source = parts
+        self.mask = self.tokenizer.mask
         self.inference = inference
         self.folder = folder
         self.dtype = dtype
@@ -193,11 +195,6 @@ class CrossEncoder(PairModel):
         model = copy.copy(self)
         model.inference = inference
         return model
-
-    @property
-    def mask(self) -> str:  # type: ignore[override]
-        """The mask token, which replaces a word that is left out."""
-        return self.tokenizer.mask
 
     def tokens(self, text: str) -> TokenVectors:
         return self.tokenizer.tokens(text)

@@ -50,8 +50,10 @@ class EndpointModel(VectorModel):
         self._server = _Server()
         self._batch = TEXTS
         self._seconds = seconds
-        self.dimension = len(self.probe)
-        self._recent = RecentEmbeddings(len(self.probe))
+        # The dimensions of the server's vectors, and of the vectors that are returned.
+        self.full_dimension = len(self.probe)
+        self.dimension = self.full_dimension
+        self._recent = RecentEmbeddings(self.full_dimension)
 
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
@@ -64,11 +66,6 @@ class EndpointModel(VectorModel):
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
         return f"EndpointModel({self.name!r}, {self.dimension} dimensions{prompt})"
-
-    @property
-    def full_dimension(self) -> int:
-        """The dimensions of the server's vectors."""
-        return len(self.probe)
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
         """Yields a vector that changes with the server's model, rounded as the last digits differ between calls."""

@@ -114,7 +114,7 @@ _FEATURES = {
 _DENSE = dict.fromkeys(
     ("in_features", "out_features", "bias", "activation_function", "use_residual")
 )
-_AFTER: dict[str, dict[str, Any]] = {
+_AFTER_POOLING: dict[str, dict[str, Any]] = {
     "Dense": {**_DENSE, **_FEATURES},
     "LayerNorm": {"dimension": None},
     NORMALIZE: _FEATURES,
@@ -485,11 +485,17 @@ class ModelFolder:
         if not self._has_known_modules() or self._reads_otherwise():
             return None
         kinds = [entry.kind for entry in self.modules]
+        # The modules after the transformer and the pooling.
         after = self.modules[2:]
-        task = _CLASSIFIER if self.kind == CROSS_ENCODER else _ENCODER
-        files = [(self.transformer, task), (self.general, _GENERAL), (self.pooling, _POOLING)]
+        transformer = _CLASSIFIER if self.kind == CROSS_ENCODER else _ENCODER
+        files = [
+            (self.transformer, transformer),
+            (self.general, _GENERAL),
+            (self.pooling, _POOLING),
+        ]
         for entry in after:
-            files.append((read_object(entry.folder / "config.json", {}), _AFTER[entry.kind]))
+            settings = read_object(entry.folder / "config.json", {})
+            files.append((settings, _AFTER_POOLING[entry.kind]))
         if not all(_is_known(settings, names) for settings, names in files):
             return None
         pooling = None
@@ -522,6 +528,7 @@ class ModelFolder:
         )
 
     def _has_known_modules(self) -> bool:
+        """Tells whether the architecture and the kinds and order of all modules are ones that are opened here."""
         kinds = [entry.kind for entry in self.modules]
         if self.kind == CROSS_ENCODER:
             # 2 is transformers' default.
@@ -532,9 +539,12 @@ class ModelFolder:
         if self.kind != SENTENCE_TRANSFORMER:
             return False
         has_encoder_class = self.config.get("model_type") in ENCODER_CLASSES
-        is_decoder_too = self.config.get("is_encoder_decoder") and not has_encoder_class
-        has_pooling = kinds[:2] == [TRANSFORMER, POOLING] and {*kinds[2:]} <= {*_AFTER}
-        return not is_decoder_too and (not kinds or has_pooling)
+        if self.config.get("is_encoder_decoder") and not has_encoder_class:
+            return False
+        # A plain transformer has no list of modules.
+        if not kinds:
+            return True
+        return kinds[:2] == [TRANSFORMER, POOLING] and set(kinds[2:]) <= set(_AFTER_POOLING)
 
     def _reads_otherwise(self) -> bool:
         """Tells whether sentence-transformers reads texts differently than the tokenizer alone.
@@ -586,7 +596,10 @@ class ModelFolder:
 
 
 def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
-    """Tells whether all settings have known names and allowed values. None allows any value."""
+    """Tells whether all settings have known names and allowed values. None in ``names`` allows any value.
+
+    A setting that is null counts as missing.
+    """
     for name, value in settings.items():
         if value is None:
             continue

@@ -208,7 +208,7 @@ class PackedPairs(PackedRunner[PairRow]):
     def __init__(self, scorer: JointPairModel | SequenceClassifier, dtype: torch.dtype) -> None:
         super().__init__(scorer.transformer.base_model, dtype)
         self.scorer = scorer
-        # The cross biases lie between any two tokens, which unpadded attention does not support.
+        # Unpadded attention takes no bias between the sentences of a pair.
         self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:

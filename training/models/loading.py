@@ -81,6 +81,7 @@ def quiet() -> Iterator[None]:
 def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     """Opens the parts of an encoder. InputError if the folder is not an encoder, or a part cannot be opened."""
     form = own_form(name, folder)
+    # The transformer of any other cross-encoder is opened, without its head.
     if folder.is_cross_encoder and (folder.adapter or name.run_id):
         raise InputError(
             f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder"
@@ -273,9 +274,9 @@ def opening_error(path: Path, manner: str, error: Exception) -> InputError:
 def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
     """Opens the transformer in ``folder``, float32, with PyTorch's fused attention if the architecture supports it.
 
-    ``auto_class`` is the class of transformers that opens it. All but a `CLASSIFIER` open without
-    their decoder. InputError if the files are damaged, lack weights of the transformer, or the architecture is not
-    supported.
+    ``auto_class`` is the class of transformers that opens it. An encoder-decoder is opened without
+    its decoder, unless it is a `CLASSIFIER`. InputError if the files are damaged, lack weights of
+    the transformer, or the architecture is not supported.
     """
     with importing:
         import transformers
@@ -308,7 +309,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     except Exception as error:
         # transformers raises errors of many kinds about settings.
         raise opening_error(path, "as a transformer", error) from error
-    prefix = f"{backbone.base_model_prefix}."  # of the names of the weights below the head
+    # The names of weights have this prefix if the model has a head.
+    prefix = f"{backbone.base_model_prefix}."
     missing = sorted(report["missing_keys"])
     if not is_classifier:
         # Many folders lack BERT's pooler, its head for next-sentence prediction, and nothing here

@@ -711,6 +711,7 @@ def required(model: Model, type_: type[M]) -> M:
     """Returns the model if it is of this type. InputError otherwise."""
     if isinstance(model, type_):
         return model
+    # It has vectors, so the tokens or the weights are missing.
     if isinstance(model, VectorModel) and issubclass(type_, VectorModel | TokenModel):
         raise vectors_only(model)
     raise InputError(

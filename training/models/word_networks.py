@@ -21,14 +21,11 @@ class WordBackbone(nn.Module):
         super().__init__()
         self.words = words
         self.lstm = lstm
+        # In order.
+        self.modules_before_pooling = [words] if lstm is None else [words, lstm]
         width = self.modules_before_pooling[-1].get_embedding_dimension()
         # The part of a transformer's config that is used.
         self.config = SimpleNamespace(hidden_size=width, model_type="WordEmbeddings")
-
-    @property
-    def modules_before_pooling(self) -> list[Any]:
-        """The modules in order."""
-        return [self.words] if self.lstm is None else [self.words, self.lstm]
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Returns the table of word vectors."""

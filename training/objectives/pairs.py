@@ -37,6 +37,7 @@ CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff
 
 def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
     """Concatenates parts of u and v (B, D) in the order of their names: (B, width(concatenation) * D)."""
+    # torch takes seconds to import, and the facts of an objective are needed without it.
     import torch
 
     parts = [PARTS[name](u, v) for name in concatenation.split("+")]
