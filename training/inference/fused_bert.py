@@ -122,16 +122,16 @@ class FusedBert:
         # In RoBERTa's family and MPNet the table begins with the row of the padding token. The rows
         # before it are not used.
         self.padding_idx = embeddings.position_embeddings.padding_idx
-        positions = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
-        self.positions = len(positions)
-        self.max_length = self.positions
+        table = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
+        self.table_size = len(table)
+        self.max_length = self.table_size
         if self.padding_idx is not None:
             self.max_length -= 1
         if hasattr(embeddings, "token_type_embeddings"):
-            # One block of ``positions`` rows for each token type.
+            # The table is repeated for each token type, whose vector is added to it.
             types = embeddings.token_type_embeddings.weight.detach()
-            positions = (types[:, None] + positions).flatten(0, 1)
-        self.position_embeddings = positions.to(dtype, copy=True)
+            table = (types[:, None] + table).flatten(0, 1)
+        self.position_embeddings = table.to(dtype, copy=True)
         self.norm = layer_norm(embeddings.LayerNorm, dtype)
         layers = backbone.get_submodule(names.layers)
         self.layers = run_parallel(
@@ -176,9 +176,8 @@ class FusedBert:
         """
         rows, width = ids.shape
         index = self._position_rows(ids, positions)
-        # Skip the blocks of the other token types.
         if token_types is not None:
-            index = index + token_types * self.positions
+            index = index + token_types * self.table_size
         embedded = F.embedding(ids.flatten(), self.token_embeddings)
         hidden = self.norm(embedded + F.embedding(index.flatten(), self.position_embeddings))
         biases: Any = bias

@@ -100,26 +100,23 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
     is_x86 = device_type == "cpu" and platform.machine() in {"x86_64", "AMD64"}
     if not is_x86 or not torch.backends.mkldnn.is_available():
         return False
-    # nn.Linear draws random numbers, which must not change the caller's.
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        layer = nn.Linear(32, 16)
-        x = torch.linspace(-1, 1, 8 * 32).view(8, 32)
-        layer.weight.copy_(torch.linspace(-1, 1, 16 * 32).view(16, 32).sin())
-        layer.bias.copy_(torch.linspace(-1, 1, 16))
-        residual = x[:, :16].contiguous()
-        rounded = x.to(dtype)
-        expected = FusedLinear(layer.weight, layer.bias, torch.float32)
-        try:
-            if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-                return False
-            actual = OneDnnLinear(layer.weight, layer.bias, dtype)
-            pairs = [
-                (actual(rounded), expected(x)),
-                (actual.gelu(rounded), expected.gelu(x)),
-                (actual.plus(rounded, residual.to(dtype)), expected.plus(x, residual)),
-            ]
-        except UNUSABLE:
+    x = torch.linspace(-1, 1, 8 * 32).view(8, 32)
+    weight = torch.linspace(-1, 1, 16 * 32).view(16, 32).sin()
+    bias = torch.linspace(-1, 1, 16)
+    residual = x[:, :16].contiguous()
+    rounded = x.to(dtype)
+    expected = FusedLinear(weight, bias, torch.float32)
+    try:
+        if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             return False
+        actual = OneDnnLinear(weight, bias, dtype)
+        pairs = [
+            (actual(rounded), expected(x)),
+            (actual.gelu(rounded), expected.gelu(x)),
+            (actual.plus(rounded, residual.to(dtype)), expected.plus(x, residual)),
+        ]
+    except UNUSABLE:
+        return False
     tolerance = 1e-4 if dtype == torch.float32 else 0.2
     return all(torch.allclose(a.float(), b, rtol=0, atol=tolerance) for a, b in pairs)
 
@@ -209,7 +206,8 @@ class Int8Linear(FusedLinear):
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise.binary
-        # The scale 1.0 and the zero point 0 are not used for floats.
+        # Scale, zero point and dtype of the result; scale and zero point of the residual, and how it
+        # is added, with its factor. The scales and zero points are not used for floats.
         result = (1.0, 0, self.output)
         added = (1.0, 0, "add", 1.0)
         return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")

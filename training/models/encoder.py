@@ -319,6 +319,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                 tokens is truncated; the number of truncated texts is logged.
             normalize: True scales vectors to length 1 (cosine = dot product); False leaves out the
                 final Normalize of the model; None follows the model's folder.
+            on_progress, should_stop, report: as in `VectorModel.encode`.
             batch_size: the most sentences that are computed at a time, to save memory; None chooses
                 a fast size.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.

@@ -229,16 +229,17 @@ def open_library(
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
-    tables = []
+    # The sizes of the tables of token vectors.
+    sizes = []
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-            tables.append(module.num_embeddings)
+            sizes.append(module.num_embeddings)
     tokens = len(model.tokenizer.get_vocab())
-    # The loop below checks the tokens of transformers.
-    if model.transformers_model is None and tables and tokens > max(tables):
+    if model.transformers_model is None and sizes and tokens > max(sizes):
         raise InputError(
-            f"{folder.path} has {tokens:,} tokens, but vectors for {max(tables):,} only; fetch it again"
+            f"{folder.path} has {tokens:,} tokens, but vectors for {max(sizes):,} only; fetch it again"
         )
+    # The transformers in it read texts as their tokenizer.json says.
     for module in model.modules():
         backbone = getattr(module, "model", None)
         tokenizer = getattr(module, "tokenizer", None)
