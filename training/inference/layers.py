@@ -354,6 +354,7 @@ def varlen_agrees(
     """
     lengths = [3, 1, 12]
     heads = 2
+    # Numbers from -1 to 1 without a pattern, which leave the random numbers of a run as they are.
     values = torch.arange(sum(lengths) * 3 * heads * head_size, device=device).mul(997).sin()
     projected = values.to(dtype).view(sum(lengths), -1)
     starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import chain
-from typing import Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -133,14 +133,15 @@ class InferenceRunner(ABC, Generic[Text]):
 
     def plan(self, lengths: list[int]) -> Iterator[list[Row]]:
         """Yields batches within the device's token budget, equally many for each CPU core, of nearly equal size."""
-        most = TOKEN_BUDGET[self.device.type]
+        most_tokens = TOKEN_BUDGET[self.device.type]
         if self.deterministic:
-            for texts in batching.plan_alike(lengths, most, self.batch_size):
+            for texts in batching.plan_alike(lengths, most_tokens, self.batch_size):
                 yield self.rows(texts)
             return
         total = sum(lengths)
         threads = parallel.num_threads() if self.device.type == "cpu" else 1
-        num_batches = threads * max(1, math.ceil(total / (threads * most)))
+        batches_per_thread = max(1, math.ceil(total / (threads * most_tokens)))
+        num_batches = threads * batches_per_thread
         budget = batching.round_up(math.ceil(total / num_batches), batching.TOKEN_MULTIPLE)
         for rows in self.batches(lengths, budget):
             if self.batch_size is None:
@@ -243,9 +244,9 @@ def check_int8(name: str, backbone: nn.Module) -> None:
             f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto"
         )
     if not supports_fused(backbone):
-        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
+        config: Any = backbone.config
         raise InputError(
-            f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto"
+            f"{name} cannot compute in int8: that is for BERT's family, not for {config.model_type}; choose auto"
         )
 
 

@@ -168,6 +168,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         parts.head.to(torch_device).eval()
         if torch_dtype == torch.int8:
             check_int8(parsed.name, parts.backbone)
+        # Half precision is for transformers. The networks over words are small.
         elif isinstance(parts.backbone, WordBackbone):
             torch_dtype = torch.float32
         encoder = cls(str(parsed.weights), parts, torch_dtype).with_settings(parsed)
@@ -465,6 +466,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.prompt_advice = ""
         if not form.prompt:
             self.prompt_advice = prompt_advice(self.name, form.transformer, form.prompts)
+        # "" is the default, with all dimensions and no prompt.
         self.settings = ""
         if self.prompt or self.dimension < self.full_dimension:
             self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"

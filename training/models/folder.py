@@ -77,6 +77,8 @@ MIN_LENGTH = 3  # tokens: one between the two special tokens
 
 
 def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any]:
+    """Returns the settings of a Transformer: names and allowed values."""
+    # It reads texts, but neither messages nor images.
     modalities = {"text": {"method": "forward", "method_output_name": output}}
     return {
         "max_seq_length": None,

@@ -75,7 +75,8 @@ class LateInteraction(TokenModel, Retriever):
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
         if cls is not LateInteraction:
             return super().__new__(cls)
-        kind = find_opener(ModelName.parse(name), home)[0].model_class
+        opener, _ = find_opener(ModelName.parse(name), home)
+        kind = opener.model_class
         return super().__new__(kind if issubclass(kind, LateInteraction) else MaxSim)
 
     @classmethod

@@ -443,7 +443,8 @@ class VectorModel(Model, Retriever):
         check_pairs(pairs)
         # One call for both sides, so that a sentence of both is encoded once.
         sentences = [first for first, _ in pairs] + [second for _, second in pairs]
-        u, v = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
+        vectors = self.encode(sentences, True, on_progress, should_stop)
+        u, v = np.split(vectors, 2)
         return dot(u, v)
 
     def search(

@@ -76,6 +76,7 @@ def random_parts(
     form = own_form(DEFAULT_MODEL, folder)
     backbone = random_backbone(layers, dimension, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)
+    # What the default model does after its transformer is left out.
     form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
     return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
 

@@ -143,6 +143,7 @@ def compute_chunks(
 def numbered(inputs: Iterable[T]) -> tuple[list[T], list[int]]:
     """Returns the distinct texts or pairs, and the position of each input among them."""
     positions: dict[T, int] = {}
+    # An equal text that came before keeps its position.
     inverse = [positions.setdefault(text, len(positions)) for text in inputs]
     return list(positions), inverse
 
@@ -150,9 +151,9 @@ def numbered(inputs: Iterable[T]) -> tuple[list[T], list[int]]:
 def first_positions(sentences: Sequence[str]) -> np.ndarray:
     """Returns for each sentence the position of the first equal one: int64 (N,)."""
     positions: dict[str, int] = {}
-    return np.fromiter(
-        map(positions.setdefault, sentences, count()), dtype=np.int64, count=len(sentences)
-    )
+    # setdefault returns the position of an equal sentence that came before.
+    first = map(positions.setdefault, sentences, count())
+    return np.fromiter(first, dtype=np.int64, count=len(sentences))
 
 
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
