@@ -240,12 +240,12 @@ def boundaries(packed: PackedBatch) -> Boundaries:
     """Returns the boundaries in a batch of one row. Its padding at the end counts as another sentence."""
     # The batch is still on the host, so nothing waits for a GPU.
     tokens = packed.ids.numel()
-    used = int((packed.sequence_ids > 0).sum())  # tokens without padding
+    text_tokens = int((packed.sequence_ids > 0).sum())
     starts = packed.token_index[:, 0].tolist()
-    if used < tokens:
-        starts.append(used)
+    if text_tokens < tokens:
+        starts.append(text_tokens)
     starts.append(tokens)
-    longest = max(packed.token_index.shape[1], tokens - used)
+    longest = max(packed.token_index.shape[1], tokens - text_tokens)
     return Boundaries(torch.tensor(starts, dtype=torch.int32), longest)
 
 

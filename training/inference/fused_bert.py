@@ -181,14 +181,18 @@ class FusedBert:
         embedded = F.embedding(ids.flatten(), self.token_embeddings)
         hidden = self.norm(embedded + F.embedding(index.flatten(), self.position_embeddings))
         biases: Any = bias
-        if bias is None or isinstance(bias, Tensor | Boundaries):
-            biases = [bias] * len(self.layers)
         if self.relative_bias is not None:
             distances = positions[:, None, :] - positions[:, :, None] + self.max_length - 1
             relative = self.relative_bias[distances].permute(0, 3, 1, 2)  # (R, H, W, W)
-            biases = [
-                relative if layer_bias is None else relative + layer_bias for layer_bias in biases
-            ]
+            if bias is None:
+                biases = relative
+            elif isinstance(bias, Tensor):
+                biases = relative + bias
+            else:
+                biases = [relative + layer_bias for layer_bias in biases]
+        # The same for all layers.
+        if biases is None or isinstance(biases, Tensor | Boundaries):
+            biases = [biases] * len(self.layers)
         for layer, layer_bias in zip(self.layers, biases, strict=True):
             hidden = layer(hidden, rows, layer_bias)
         return hidden.view(rows, width, -1)

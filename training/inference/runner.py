@@ -192,7 +192,7 @@ class PackedRunner(InferenceRunner[Text]):
     def rows(self, batch: Row) -> list[Row]:
         return [batch] if self.unpadded else super().rows(batch)
 
-    def packed(
+    def pack(
         self, texts: Sequence[Text], rows: list[Row]
     ) -> tuple[PackedBatch, Tensor | Boundaries | None]:
         """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention."""
@@ -205,7 +205,7 @@ class PackedRunner(InferenceRunner[Text]):
         return batch, batch.attention_bias(self.transformer.dtype)
 
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
-        packed, bias = self.packed(texts, rows)
+        packed, bias = self.pack(texts, rows)
         states = self.transformer(packed.ids, packed.positions, bias)
         return packed.unpack(states), packed.mask
 

@@ -237,7 +237,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """
         if pooling is None or pooling == self.pooling:
             return self
-        return self._copied(replace(self.model_format, pooling=pooling))
+        return self._with_format(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
         """Returns the same weights, keeping the first ``dimension`` numbers of each vector. None changes nothing."""
@@ -247,14 +247,16 @@ class Encoder(SentenceTransformerNames, TokenModel):
             raise InputError(
                 f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}"
             )
-        return self._copied(replace(self.model_format, dimension=dimension), dimension=dimension)
+        return self._with_format(
+            replace(self.model_format, dimension=dimension), dimension=dimension
+        )
 
     def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
         """Returns the same weights with a text before every sentence ("" for none), or with a prompt of the folder."""
         if prompt is None and name is None:
             return self
         form = self.model_format.with_prompt(prompt, name, self.name)
-        return self._copied(form, prompt=prompt, prompt_name=name)
+        return self._with_format(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
         prompt = role_prompt(role, self.prompts, self.model_format.default_prompt)
@@ -271,7 +273,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         """Returns token ids with special tokens, truncated at ``max_length``, not padded."""
-        return self._text_tokenizer.ids(sentences)[0]
+        ids, _ = self._text_tokenizer.ids(sentences)
+        return ids
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self._text_tokenizer.is_unknown(sentences)
@@ -436,7 +439,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                 fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width
             )
 
-    def _copied(self, form: ModelFormat, **settings: Any) -> Self:
+    def _with_format(self, form: ModelFormat, **settings: Any) -> Self:
         """Returns a copy in another format. The ``settings`` become part of its name."""
         encoder = copy.copy(self)
         encoder.name = str(replace(ModelName.parse(self.name), **settings))

@@ -212,7 +212,7 @@ class PackedPairs(PackedRunner[PairRow]):
         self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
-        packed, bias = self.packed(texts, rows)
+        packed, bias = self.pack(texts, rows)
         splits = [texts[i].split for i in chain.from_iterable(rows)]
         split = to_device(torch.tensor(splits), self.device)  # (n,)
         # The start of the second sentence of each token's pair, (R, W). The sequence 0 is padding.

@@ -293,7 +293,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     options = {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
     architectures = folder.config.get("architectures") or [""]
     base_has_head = str(architectures[0]).endswith("ForSequenceClassification")
-    if folder.is_adapter and is_classifier and not base_has_head:
+    is_adapted_head = folder.is_adapter and is_classifier
+    if is_adapted_head and not base_has_head:
         # The adapter has the weights of the head. sentence-transformers opens it with one label
         # too.
         options["num_labels"] = 1

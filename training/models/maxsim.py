@@ -92,7 +92,7 @@ class LateInteraction(TokenModel, Retriever):
 
         Arguments and errors are as in `CrossEncoder.load`.
         """
-        model = open_model(name, None, dtype, device, home)
+        model = open_model(name, dtype=dtype, device=device, home=home)
         if isinstance(model, LateInteraction):
             return model
         return MaxSim(required(model, TokenModel))
@@ -212,7 +212,8 @@ class MaxSim(LateInteraction):
         """Loads ``maxsim:<encoder>``. InputError if it cannot be opened, or does not give token vectors."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
-        encoder = open_model(replace(parsed, maxsim=False), None, dtype, device, home)
+        name = replace(parsed, maxsim=False)
+        encoder = open_model(name, dtype=dtype, device=device, home=home)
         return cls(required(encoder, TokenModel))
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:

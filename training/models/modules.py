@@ -187,10 +187,10 @@ def activation_named(name: str) -> nn.Module:
     activations of torch.nn. InputError if there is no such activation, or it needs arguments.
     """
     module, _, class_name = name.rpartition(".")
-    activation = getattr(nn, class_name, None)
+    activation: Any = getattr(nn, class_name, None)
     defined_in = getattr(activation, "__module__", "")
     is_activation = activation is nn.Identity or defined_in == "torch.nn.modules.activation"
-    if activation is None or not is_activation or module not in _ACTIVATION_MODULES:
+    if not is_activation or module not in _ACTIVATION_MODULES:
         raise InputError(
             f"the activation {name} is none of torch.nn's, which are the only ones loaded by name"
         )

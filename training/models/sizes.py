@@ -52,6 +52,7 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     if not isinstance(index, dict):
         raise InputError(f"{folder / INDEX} lists no weights; fetch the model again")
     for name in index.values():
+        # On Windows the backslash separates folders too.
         if not isinstance(name, str) or Path(name).name != name or "\\" in name:
             raise InputError(
                 f"{folder} has weights in {str(name)[:80]!r}, which is outside of it; fetch the model again"

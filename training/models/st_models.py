@@ -235,9 +235,10 @@ def open_library(
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             sizes.append(module.num_embeddings)
     tokens = len(model.tokenizer.get_vocab())
-    if model.transformers_model is None and sizes and tokens > max(sizes):
+    largest = max(sizes, default=tokens)
+    if model.transformers_model is None and tokens > largest:
         raise InputError(
-            f"{folder.path} has {tokens:,} tokens, but vectors for {max(sizes):,} only; fetch it again"
+            f"{folder.path} has {tokens:,} tokens, but vectors for {largest:,} only; fetch it again"
         )
     # The transformers in it read texts as their tokenizer.json says.
     for module in model.modules():

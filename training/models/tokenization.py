@@ -318,7 +318,10 @@ def read_part(text: str, tokenizer: Tokenizer) -> str:
     is returned unchanged.
     """
     truncation = tokenizer.truncation
-    if len(text) <= SHORT_TEXT or not truncation or truncation["direction"] == "left":
+    if len(text) <= SHORT_TEXT or not truncation:
+        return text
+    # It reads the end of texts.
+    if truncation["direction"] == "left":
         return text
     size = max(SHORT_TEXT, CHARACTERS_PER_TOKEN * int(truncation["max_length"]))
     while len(text) > size:
