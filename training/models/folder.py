@@ -467,7 +467,7 @@ class ModelFolder:
         """Returns the names of all classes that sentence-transformers would import to open the folder."""
         names: list[Any] = [f"{package}.{kind}" for kind, _, package in self.modules]
         for folder in self._module_folders():
-            names += (read_object(folder / ROUTER_CONFIG, {}).get("types") or {}).values()
+            names += _routes(folder).values()
             tokenizer_class = read_object(folder / WORDS_CONFIG, {}).get("tokenizer_class")
             if tokenizer_class:
                 names.append(tokenizer_class)
@@ -475,11 +475,14 @@ class ModelFolder:
 
     def _module_folders(self) -> list[Path]:
         """Returns the folders of all modules, including a Router's."""
-        folders = [entry.folder for entry in self.modules]
-        for folder in folders:
-            # The list grows during the loop, as a Router may contain another one.
-            routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
-            folders += [_entry(folder, name, "").folder for name in routes]
+        folders = []
+        pending = [entry.folder for entry in self.modules]
+        while pending:
+            folder = pending.pop(0)
+            folders.append(folder)
+            # A module of a Router may be a Router too.
+            for name in _routes(folder):
+                pending.append(_entry(folder, name, "").folder)
         return list(dict.fromkeys([self.weights, *folders]))
 
     def _own_form(self) -> ModelFormat | None:
@@ -635,6 +638,20 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     if not modules:
         raise InputError(f"{file} lists no module; fetch the model again")
     return tuple(modules)
+
+
+def _routes(folder: Path) -> dict[str, Any]:
+    """Reads the classes of a Router's modules, by the names of their folders. Other modules have none.
+
+    InputError if they are not listed by name, or one is in the folder of the Router itself.
+    """
+    routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
+    is_mapping = isinstance(routes, dict)
+    if not is_mapping or any(folder / name == folder for name in routes):
+        raise InputError(
+            f"{folder / ROUTER_CONFIG} does not list modules by their folders; fetch the model again"
+        )
+    return routes
 
 
 def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:
