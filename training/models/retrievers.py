@@ -127,5 +127,7 @@ class Reranked(Retriever):
             else:
                 scores = self.model.score([(queries[query], document) for document in candidates])
                 best = np.argsort(-scores, kind="stable")
-            ranking[query] = np.concatenate([head[best], rest])[:k]
+            # A retriever may leave documents out, such as the ones without a word of the query.
+            others = np.setdiff1d(np.arange(len(head)), best)
+            ranking[query] = np.concatenate([head[best], head[others], rest])[:k]
         return ranking
