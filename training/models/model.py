@@ -136,8 +136,8 @@ class Model(ABC):
     def warn_of_truncation(self, cut: int) -> None:
         """Logs the number of sentences or pairs that were cut, if there are any."""
         if cut:
-            what = f"{self.input_noun} was" if cut == 1 else f"{self.input_noun}s were"
-            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
+            inputs_were = f"{self.input_noun} was" if cut == 1 else f"{self.input_noun}s were"
+            log.warning("%d %s cut at %d tokens", cut, inputs_were, self.max_length)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
         """Counts the tokens of texts or pairs, and finds the positions of the inputs that are cut.

@@ -77,7 +77,8 @@ def check_backbone(folder: Path, backbone: Any) -> None:
     # The command line reads folders before it imports torch and transformers, which take seconds.
     import torch
 
-    embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
+    base_model = getattr(backbone, "base_model", None)
+    embeddings = getattr(base_model, "embeddings", None)
     # RoBERTa and similar models count positions from the padding token. A plain table, as in Mamba,
     # has no positions.
     is_table = isinstance(embeddings, torch.nn.Embedding)
@@ -123,6 +124,7 @@ def read_shapes(folder: Path) -> dict[str, list[int]]:
 
 
 def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
+    """Raises InputError for a setting that would fetch code, or that transformers does not follow."""
     for name in FOREIGN:
         if settings.get(name):
             raise InputError(
@@ -168,6 +170,7 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
 def _check_sizes(
     file: Path, settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
 ) -> None:
+    """Raises InputError if the settings announce sizes that weights of these shapes cannot have."""
     layers = _first_size(file, settings, LAYERS)
     width = _first_size(file, settings, WIDTHS)
     largest = max(chain.from_iterable(shapes.values()), default=0)
@@ -208,6 +211,7 @@ def _check_sizes(
 
 
 def _first_size(file: Path, settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    """Returns the first of the settings that is there; None if none is."""
     return next((size for _, size in _sizes(file, settings, names)), None)
 
 
