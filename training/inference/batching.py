@@ -123,6 +123,7 @@ class PackedBatch(NamedTuple):
 
     def attention_bias(self, dtype: torch.dtype) -> Tensor | None:
         """Makes a bias (R, 1, W, W): 0 within a sentence, the lowest number elsewhere; None for one sentence a row."""
+        # n = R and T = W: each row holds one sentence.
         if self.token_index.shape == self.sequence_ids.shape and self.mask is None:
             return None
         apart = self.sequence_ids[:, None, :, None] != self.sequence_ids[:, None, None, :]
@@ -138,7 +139,7 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     does. If more than ``GAP`` tokens stay empty, the row is widened by one multiple and filled once
     more. This takes a microsecond per sentence.
     """
-    # At position n are the sentences of n tokens.
+    # At position n are the sentences of n tokens, reversed, as `_fill` takes the last one first.
     by_length: list[Row] = [[] for _ in range(max(lengths, default=0) + 1)]
     for sentence in reversed(range(len(lengths))):
         by_length[lengths[sentence]].append(sentence)
@@ -150,7 +151,7 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
             if room > GAP:
                 more, _ = _fill(by_length, room + TOKEN_MULTIPLE)
                 if more:
-                    row = row + more
+                    row += more
                     width += TOKEN_MULTIPLE
             rows_by_width.setdefault(width, []).append(row)
     for width, rows in rows_by_width.items():
@@ -173,36 +174,41 @@ def split_rows(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
 
 
 def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
-    """Makes the tensors of a batch from token ids, or pairs. Its n texts are the texts in ``rows``, in that order."""
+    """Makes the tensors of a batch of rows. ``sentences`` are token ids, or pairs that iterate over their token ids.
+
+    The n texts of the batch are the sentences in ``rows``, in that order.
+    """
     texts = [sentences[i] for i in chain.from_iterable(rows)]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))  # (n,)
     row_sizes = [len(row) for row in rows]
-    # For each row, where its texts end.
+    # For each row, where each of its texts ends.
     ends_by_row = [part.cumsum() for part in np.split(lengths, np.cumsum(row_sizes)[:-1])]
-    width = round_up(max(int(ends[-1]) for ends in ends_by_row), TOKEN_MULTIPLE)
-    # Where each text ends and begins in the flattened rows, (n,).
-    lasts = np.concatenate([row * width + ends for row, ends in enumerate(ends_by_row)])
-    firsts = lasts - lengths
+    width = round_up(max(int(row_ends[-1]) for row_ends in ends_by_row), TOKEN_MULTIPLE)
+    # The same in the flattened rows, and the first position of each text, (n,).
+    ends = np.concatenate([row * width + row_ends for row, row_ends in enumerate(ends_by_row)])
+    starts = ends - lengths
 
     steps = np.arange(lengths.max())
     mask = steps < lengths[:, None]  # (n, T)
-    sentence, step = np.nonzero(mask)
-    index = firsts[sentence] + step
+    # For each token: its text, its position in the text, and its position in the flattened rows.
+    text, position = np.nonzero(mask)
+    index = starts[text] + position
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
     ids[index] = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
-    positions[index] = step
-    sequence_ids[index] = sentence + 1
+    positions[index] = position
+    sequence_ids[index] = text + 1
     return PackedBatch(
         torch.from_numpy(ids).view(-1, width),
         torch.from_numpy(positions).view(-1, width),
         torch.from_numpy(sequence_ids).view(-1, width),
-        torch.from_numpy(firsts[:, None] + steps * mask),
+        # The padding of ``token_index`` repeats the first token of its text.
+        torch.from_numpy(starts[:, None] + steps * mask),
         None if mask.all() else torch.from_numpy(mask),
     )
 
 
 def _fill(by_length: list[Row], room: int) -> tuple[Row, int]:
-    """Repeatedly removes the longest sentence that fits into ``room`` tokens. Returns them, and the room left."""
+    """Repeatedly removes the longest sentence that fits into ``room`` tokens. Returns the row, and the room left."""
     row: Row = []
     length = min(room, len(by_length) - 1)
     while length > 0:
@@ -234,12 +240,12 @@ def boundaries(packed: PackedBatch) -> Boundaries:
     """Returns the boundaries in a batch of one row. Its padding at the end counts as another sentence."""
     # The batch is still on the host, so nothing waits for a GPU.
     tokens = packed.ids.numel()
-    used = int((packed.sequence_ids > 0).sum())
+    text_tokens = int((packed.sequence_ids > 0).sum())
     starts = packed.token_index[:, 0].tolist()
-    if used < tokens:
-        starts.append(used)
+    if text_tokens < tokens:
+        starts.append(text_tokens)
     starts.append(tokens)
-    longest = max(packed.token_index.shape[1], tokens - used)
+    longest = max(packed.token_index.shape[1], tokens - text_tokens)
     return Boundaries(torch.tensor(starts, dtype=torch.int32), longest)
 
 

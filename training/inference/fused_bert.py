@@ -81,6 +81,7 @@ def supports_fused(backbone: nn.Module) -> bool:
     names = ARCHITECTURES.get(config.model_type)
     if names is None or getattr(config, "is_decoder", False):
         return False
+    # DistilBERT calls it ``activation``.
     activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None)
     linears = (names.query, names.key, names.value, names.output, names.up, names.down)
     return activation == "gelu" and _are_plain(backbone.get_submodule(names.layers), linears)
@@ -110,23 +111,27 @@ class FusedBert:
         names = ARCHITECTURES[backbone.config.model_type]
         embeddings = backbone.embeddings
         config = backbone.config
-        linear = ObservedLinear if dtype == torch.int8 else fused_linear
+        linear: Callable[..., Any] = fused_linear
         if dtype == torch.int8:
+            linear = ObservedLinear
             dtype = torch.float32
         # The dtype of attention.
         self.dtype = dtype
         self.heads = int(config.num_attention_heads)
         self.token_embeddings = embeddings.word_embeddings.weight.detach().to(dtype, copy=True)
-        # The row of padding comes first, if there is one.
+        # In RoBERTa's family and MPNet the table begins with the row of the padding token. The rows
+        # before it are not used.
         self.padding_idx = embeddings.position_embeddings.padding_idx
-        positions = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
-        self.positions = len(positions)
-        self.max_length = self.positions - (self.padding_idx is not None)
+        table = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
+        self.table_size = len(table)
+        self.max_length = self.table_size
+        if self.padding_idx is not None:
+            self.max_length -= 1
         if hasattr(embeddings, "token_type_embeddings"):
-            # One block of positions for each token type.
+            # The table is repeated for each token type, whose vector is added to it.
             types = embeddings.token_type_embeddings.weight.detach()
-            positions = (types[:, None] + positions).flatten(0, 1)
-        self.position_embeddings = positions.to(dtype, copy=True)
+            table = (types[:, None] + table).flatten(0, 1)
+        self.position_embeddings = table.to(dtype, copy=True)
         self.norm = layer_norm(embeddings.LayerNorm, dtype)
         layers = backbone.get_submodule(names.layers)
         self.layers = run_parallel(
@@ -172,28 +177,38 @@ class FusedBert:
         rows, width = ids.shape
         index = self._position_rows(ids, positions)
         if token_types is not None:
-            index = index + token_types * self.positions
+            index = index + token_types * self.table_size
         embedded = F.embedding(ids.flatten(), self.token_embeddings)
         hidden = self.norm(embedded + F.embedding(index.flatten(), self.position_embeddings))
         biases: Any = bias
-        if bias is None or isinstance(bias, Tensor | Boundaries):
-            biases = [bias] * len(self.layers)
         if self.relative_bias is not None:
             distances = positions[:, None, :] - positions[:, :, None] + self.max_length - 1
             relative = self.relative_bias[distances].permute(0, 3, 1, 2)  # (R, H, W, W)
-            biases = [relative if bias is None else relative + bias for bias in biases]
+            if bias is None:
+                biases = relative
+            elif isinstance(bias, Tensor):
+                biases = relative + bias
+            else:
+                biases = [relative + layer_bias for layer_bias in biases]
+        # The same for all layers.
+        if biases is None or isinstance(biases, Tensor | Boundaries):
+            biases = [biases] * len(self.layers)
         for layer, layer_bias in zip(self.layers, biases, strict=True):
             hidden = layer(hidden, rows, layer_bias)
         return hidden.view(rows, width, -1)
 
     def _position_rows(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Returns the row of each token in the table of positions. RoBERTa's family skips padding tokens in a text."""
+        """Returns the row of each token in the table of positions, (R, W).
+
+        RoBERTa's family numbers the real tokens of a text from 1. Padding tokens, which a text may
+        contain, have the row 0.
+        """
         if self.padding_idx is None:
             return positions
         is_padding = (ids == self.padding_idx).long()
+        # The padding tokens in the row up to each token, and before its text.
         counts = is_padding.cumsum(1)
         starts = torch.arange(ids.shape[1], device=ids.device) - positions
-        # The padding tokens before the text that the token belongs to.
         earlier = (counts - is_padding).gather(1, starts)
         return (positions + 1 - counts + earlier) * (1 - is_padding)
 
@@ -209,13 +224,13 @@ class FusedLayer:
         dtype: torch.dtype,
         linear: Callable[..., Any],
     ) -> None:
-        module: Any = layer.get_submodule
-        query = module(names.query)
-        key = module(names.key)
-        value = module(names.value)
-        output = module(names.output)
-        up = module(names.up)
-        down = module(names.down)
+        submodule: Any = layer.get_submodule
+        query = submodule(names.query)
+        key = submodule(names.key)
+        value = submodule(names.value)
+        output = submodule(names.output)
+        up = submodule(names.up)
+        down = submodule(names.down)
         self.heads = heads
         # The scale of the attention's logits is multiplied into the query.
         scale = (query.out_features // heads) ** -0.5
@@ -225,14 +240,14 @@ class FusedLayer:
         self.output = linear(output.weight, output.bias, dtype)
         self.up = linear(up.weight, up.bias, dtype)
         self.down = linear(down.weight, down.bias, dtype)
-        self.output_norm = layer_norm(module(names.output_norm), dtype)
-        self.down_norm = layer_norm(module(names.down_norm), dtype)
+        self.output_norm = layer_norm(submodule(names.output_norm), dtype)
+        self.down_norm = layer_norm(submodule(names.down_norm), dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Implements ``FusedBert.to_int8`` for one layer."""
         self.projection = Int8Linear(self.projection, attention_dtype, smooth=True)
         self.output = Int8Linear(self.output)
-        # This reads the ranges of the next product, which is replaced afterwards.
+        # This reads the ranges of ``down``, which is replaced afterwards.
         self.up = Int8Linear(self.up, smooth=True, following=self.down)
         self.down = Int8Linear(self.down)
 
@@ -349,11 +364,12 @@ class FusedModernBertLayer:
         return self.down.plus(self.up.gelu(normed) * self.gate(normed), hidden)
 
     def _rotate(self, projected: Tensor, heads: int, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotates query and key in float32, and scales the query: query, key and value (N, 3D)."""
-        parts = projected.view(len(projected), 3, heads, -1)
-        turned = parts[:, :2].float()
-        half = turned.shape[-1] // 2
-        across = torch.cat([-turned[..., half:], turned[..., :half]], dim=-1)
-        turned = turned * cos + across * sin
-        turned[:, 0] *= self.scale
-        return torch.cat([turned.to(projected.dtype), parts[:, 2:]], dim=1).flatten(1)
+        """Rotates query and key in float32, and scales the query: query, key and value (N, 3D) -> (N, 3D)."""
+        parts = projected.view(len(projected), 3, heads, -1)  # (N, 3, H, d)
+        query_key = parts[:, :2].float()
+        # The dimensions i and i + d/2 are rotated as a pair.
+        half = query_key.shape[-1] // 2
+        across = torch.cat([-query_key[..., half:], query_key[..., :half]], dim=-1)
+        rotated = query_key * cos + across * sin
+        rotated[:, 0] *= self.scale
+        return torch.cat([rotated.to(projected.dtype), parts[:, 2:]], dim=1).flatten(1)

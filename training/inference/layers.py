@@ -78,6 +78,7 @@ class OneDnnLinear(FusedLinear):
         return OneDnnLinear, (self.weight.to_dense(), self.bias, self.weight.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
+        # The last three arguments are the post-operation, its scalars and its variant.
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "none")
 
     def gelu(self, x: Tensor) -> Tensor:
@@ -99,26 +100,23 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
     is_x86 = device_type == "cpu" and platform.machine() in {"x86_64", "AMD64"}
     if not is_x86 or not torch.backends.mkldnn.is_available():
         return False
-    # nn.Linear draws random numbers, which must not change the caller's.
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        layer = nn.Linear(32, 16)
-        x = torch.linspace(-1, 1, 8 * 32).view(8, 32)
-        layer.weight.copy_(torch.linspace(-1, 1, 16 * 32).view(16, 32).sin())
-        layer.bias.copy_(torch.linspace(-1, 1, 16))
-        residual = x[:, :16].contiguous()
-        rounded = x.to(dtype)
-        expected = FusedLinear(layer.weight, layer.bias, torch.float32)
-        try:
-            if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-                return False
-            actual = OneDnnLinear(layer.weight, layer.bias, dtype)
-            pairs = [
-                (actual(rounded), expected(x)),
-                (actual.gelu(rounded), expected.gelu(x)),
-                (actual.plus(rounded, residual.to(dtype)), expected.plus(x, residual)),
-            ]
-        except UNUSABLE:
+    x = torch.linspace(-1, 1, 8 * 32).view(8, 32)
+    weight = torch.linspace(-1, 1, 16 * 32).view(16, 32).sin()
+    bias = torch.linspace(-1, 1, 16)
+    residual = x[:, :16].contiguous()
+    rounded = x.to(dtype)
+    expected = FusedLinear(weight, bias, torch.float32)
+    try:
+        if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             return False
+        actual = OneDnnLinear(weight, bias, dtype)
+        pairs = [
+            (actual(rounded), expected(x)),
+            (actual.gelu(rounded), expected.gelu(x)),
+            (actual.plus(rounded, residual.to(dtype)), expected.plus(x, residual)),
+        ]
+    except UNUSABLE:
+        return False
     tolerance = 1e-4 if dtype == torch.float32 else 0.2
     return all(torch.allclose(a.float(), b, rtol=0, atol=tolerance) for a, b in pairs)
 
@@ -129,7 +127,7 @@ WEIGHT_MAX = 127
 SIGN_BIT = 128
 SMOOTHING = 0.5  # SmoothQuant's α: the share of the inputs' range that moves into the weights
 SMALLEST = 1e-6  # the least width of a range
-TRIED_SIZE = 64  # the size of the product that is tried
+TRIAL_SIZE = 64  # the rows and columns of the matrices in `_smallest_product`
 
 
 class ObservedLinear(FusedLinear):
@@ -151,14 +149,14 @@ class ObservedLinear(FusedLinear):
         return super().__call__(x)
 
     def quantization(self, factors: Tensor) -> tuple[float, int]:
-        """Returns scale and zero point of inputs that are divided by ``factors`` (in,)."""
+        """Returns scale and zero point of inputs that are divided by ``factors``, (in,) or (1,)."""
         low = float((self.low / factors).min())
         high = float((self.high / factors).max())
         scale = max(high - low, SMALLEST) / INPUT_MAX
         return scale, round(-low / scale)
 
     def smoothing(self) -> Tensor:
-        """Returns a factor for each input channel (in,), with mean 1."""
+        """Returns the factor that each input channel is divided by, (in,), with mean 1."""
         inputs = torch.maximum(self.high, -self.low).clamp_min(SMALLEST)
         weights = self.weight.abs().amax(dim=0).clamp_min(SMALLEST)
         factors = inputs**SMOOTHING / weights ** (1 - SMOOTHING)
@@ -171,7 +169,7 @@ class Int8Linear(FusedLinear):
     Args:
         observed: the product in float32, with the ranges that it has recorded.
         output: the dtype of the result.
-        smooth: divide input channels by factors, for inputs that come from a norm.
+        smooth: divide input channels by `ObservedLinear.smoothing`, for inputs that come from a norm.
         following: the product that takes ``gelu``'s output.
     """
 
@@ -186,6 +184,7 @@ class Int8Linear(FusedLinear):
         self.output = output
         self.scale, self.zero_point = observed.quantization(factors)
         self._factors = 1 / (self.scale * factors)
+        # `_input` rounds to signed integers first.
         self._offset = torch.full_like(factors, self.zero_point - SIGN_BIT)
         self._gelu_quantization = (1.0, 0)
         if following is not None:
@@ -195,7 +194,8 @@ class Int8Linear(FusedLinear):
         rounded = (weight / scales[:, None]).round().to(torch.int8)
         self.weight = torch.ops.onednn.qlinear_prepack(rounded, [REORDER_ROWS, weight.shape[1]])
         self.bias = observed.bias
-        self._weight_scales = scales, torch.zeros(len(scales), dtype=torch.int64)
+        # Scales and zero points for each output channel.
+        self._weight_quantization = scales, torch.zeros(len(scales), dtype=torch.int64)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._pointwise(x, "none", (1.0, 0), self.output)
@@ -206,7 +206,8 @@ class Int8Linear(FusedLinear):
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise.binary
-        # The scale 1.0 and the zero point 0 are not used for floats.
+        # Scale, zero point and dtype of the result; scale and zero point of the residual, and how it
+        # is added, with its factor. The scales and zero points are not used for floats.
         result = (1.0, 0, self.output)
         added = (1.0, 0, "add", 1.0)
         return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
@@ -218,7 +219,8 @@ class Int8Linear(FusedLinear):
         return multiply(*self._product(x), self.bias, *quantization, output, activation, [], "none")
 
     def _product(self, x: Tensor) -> tuple[Any, ...]:
-        return self._input(x), self.scale, self.zero_point, self.weight, *self._weight_scales
+        """Returns the arguments of oneDNN's operators that describe x and W."""
+        return self._input(x), self.scale, self.zero_point, self.weight, *self._weight_quantization
 
     def _input(self, x: Tensor) -> Tensor:
         """Rounds x to integers. The output of ``gelu`` is rounded already."""
@@ -238,7 +240,7 @@ def weight_max() -> int:
     On such processors (AVX2 without VNNI) 2 * 255 * 127 silently overflows, and 2 * 255 * 63 does
     not.
     """
-    overflows = _smallest_product(INPUT_MAX) != INPUT_MAX * WEIGHT_MAX * TRIED_SIZE
+    overflows = _smallest_product(INPUT_MAX) != INPUT_MAX * WEIGHT_MAX * TRIAL_SIZE
     return WEIGHT_MAX // 2 if overflows else WEIGHT_MAX
 
 
@@ -246,16 +248,16 @@ def weight_max() -> int:
 def has_int8(device_type: str) -> bool:
     """Tells whether `Int8Linear` works: on a CPU whose PyTorch has oneDNN's 8-bit operators, with right results."""
     try:
-        return device_type == "cpu" and _smallest_product(1) == WEIGHT_MAX * TRIED_SIZE
+        return device_type == "cpu" and _smallest_product(1) == WEIGHT_MAX * TRIAL_SIZE
     except UNUSABLE:
         return False
 
 
 def _smallest_product(value: int) -> float:
     """Returns the smallest element of the product of inputs that are all ``value`` with the largest weights."""
-    ones = torch.ones(TRIED_SIZE)
-    zeros = torch.zeros(TRIED_SIZE)
-    shape = [TRIED_SIZE, TRIED_SIZE]
+    ones = torch.ones(TRIAL_SIZE)
+    zeros = torch.zeros(TRIAL_SIZE)
+    shape = [TRIAL_SIZE, TRIAL_SIZE]
     x = torch.full(shape, value, dtype=torch.uint8)
     weight = torch.full(shape, WEIGHT_MAX, dtype=torch.int8)
     packed = torch.ops.onednn.qlinear_prepack(weight, shape)
@@ -276,11 +278,10 @@ def layer_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> nn.Module:
 
 
 def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundaries | None) -> Tensor:
-    """Computes the context (R*W, D) from query (scaled), key and value of R rows of W tokens (R*W, 3D).
+    """Computes the context (R*W, D) from the scaled query, key and value of R rows of W tokens (R*W, 3D).
 
     ``bias`` is added to the logits (R, H, W, W), or contains the boundaries of the texts in a
-    single row. On a CPU, two batched products and a softmax take half the time of the kernels made
-    for long texts.
+    single row.
     """
     if isinstance(bias, Boundaries):
         return varlen_attention(projected, heads, bias)
@@ -291,6 +292,8 @@ def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundarie
         query, key, value = qkv.unbind()
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
     else:
+        # On a CPU, two batched products and a softmax take half the time of PyTorch's kernels, which
+        # are made for long texts.
         query, key, value = qkv.contiguous().view(3, rows * heads, width, size).unbind()
         logits = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, width, width)
         if bias is not None:
@@ -300,23 +303,24 @@ def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundarie
     return context.transpose(1, 2).reshape(len(projected), -1)
 
 
-def varlen_attention(projected: Tensor, heads: int, where: Boundaries) -> Tensor:
-    """Computes the context (N, D) from query (scaled), key and value of N tokens (N, 3D)."""
+def varlen_attention(projected: Tensor, heads: int, boundaries: Boundaries) -> Tensor:
+    """Computes the context (N, D) from the scaled query, key and value of N tokens (N, 3D)."""
     # Older versions of PyTorch do not have it.
     from torch.nn.attention.varlen import varlen_attn
 
-    query, key, value = projected.view(len(projected), 3, heads, -1).unbind(1)
+    query, key, value = projected.view(len(projected), 3, heads, -1).unbind(1)  # (N, H, d)
     window: dict[str, Any] = {}
-    if where.window is not None:
-        window["window_size"] = (where.window, where.window)
+    # Older versions of PyTorch do not have the argument.
+    if boundaries.window is not None:
+        window["window_size"] = (boundaries.window, boundaries.window)
     context: Any = varlen_attn(
         query,
         key,
         value,
-        where.starts,
-        where.starts,
-        where.longest,
-        where.longest,
+        boundaries.starts,
+        boundaries.starts,
+        boundaries.longest,
+        boundaries.longest,
         scale=1.0,
         **window,
     )
@@ -350,6 +354,7 @@ def varlen_agrees(
     """
     lengths = [3, 1, 12]
     heads = 2
+    # Numbers from -1 to 1 without a pattern, which leave the random numbers of a run as they are.
     values = torch.arange(sum(lengths) * 3 * heads * head_size, device=device).mul(997).sin()
     projected = values.to(dtype).view(sum(lengths), -1)
     starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)

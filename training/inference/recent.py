@@ -38,7 +38,7 @@ class RecentEmbeddings:
             result[missing] = encode([texts[row] for row in missing])
             with self._lock:
                 for row in missing:
-                    # A text that got no vector may get one next time.
+                    # A text that got NaN, as a server refused it, may get a vector next time.
                     has_vector = np.isfinite(result[row]).all()
                     if has_vector and len(texts[row]) <= LONGEST_SENTENCE:
                         self._embeddings[texts[row]] = result[row].copy()

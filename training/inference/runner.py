@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import chain
-from typing import Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ Reduce = Callable[[Tensor, Tensor | None], Result]
 
 
 class InferenceRunner(ABC, Generic[Text]):
-    """A copy of a backbone's weights, which later training does not change. Thread-safe."""
+    """Computes hidden states with a copy of a backbone's weights, which later training does not change. Thread-safe."""
 
     device: torch.device
     # The most texts in a batch; None for as many as the token budget allows.
@@ -118,11 +118,11 @@ class InferenceRunner(ABC, Generic[Text]):
             done = min(done + len(rows), len(texts))
             if on_progress is not None:
                 on_progress(done)
-        wrong = np.flatnonzero(~is_finite(results))
-        if len(wrong):
-            alone = [texts[row] for row in wrong.tolist()]
+        not_finite = np.flatnonzero(~is_finite(results))
+        if len(not_finite):
+            alone = [texts[row] for row in not_finite.tolist()]
             for rows, batch in self.with_batch_size(1).map(alone, reduce, should_stop):
-                results[wrong[rows]] = batch
+                results[not_finite[rows]] = batch
         return results
 
     @property
@@ -133,14 +133,15 @@ class InferenceRunner(ABC, Generic[Text]):
 
     def plan(self, lengths: list[int]) -> Iterator[list[Row]]:
         """Yields batches within the device's token budget, equally many for each CPU core, of nearly equal size."""
-        most = TOKEN_BUDGET[self.device.type]
+        most_tokens = TOKEN_BUDGET[self.device.type]
         if self.deterministic:
-            for texts in batching.plan_alike(lengths, most, self.batch_size):
+            for texts in batching.plan_alike(lengths, most_tokens, self.batch_size):
                 yield self.rows(texts)
             return
         total = sum(lengths)
         threads = parallel.num_threads() if self.device.type == "cpu" else 1
-        num_batches = threads * max(1, math.ceil(total / (threads * most)))
+        batches_per_thread = max(1, math.ceil(total / (threads * most_tokens)))
+        num_batches = threads * batches_per_thread
         budget = batching.round_up(math.ceil(total / num_batches), batching.TOKEN_MULTIPLE)
         for rows in self.batches(lengths, budget):
             if self.batch_size is None:
@@ -154,7 +155,7 @@ class InferenceRunner(ABC, Generic[Text]):
             yield self.rows(texts.tolist())
 
     def rows(self, batch: Row) -> list[Row]:
-        """Arranges texts of one length as the rows of a batch."""
+        """Arranges the texts of a batch in rows: here one text in each."""
         return [[text] for text in batch]
 
     @abstractmethod
@@ -166,13 +167,14 @@ class InferenceRunner(ABC, Generic[Text]):
         """Tells whether the results of the first text change, beyond rounding, beside the longer second text."""
         alone, _ = self.hidden(texts, [[0]])
         together, _ = self.hidden(texts, [[0], [1]])
-        own_part = together[tuple(map(slice, alone.shape))]
+        # The first text without its padding. The shapes are (n, T, D), or (n,) for scores of pairs.
+        first = together[tuple(map(slice, alone.shape))]
         tolerance = 1e-4 if dtype == torch.float32 else 0.02
-        return not torch.allclose(alone.float(), own_part.float(), tolerance, tolerance)
+        return not torch.allclose(alone.float(), first.float(), tolerance, tolerance)
 
 
 class PackedRunner(InferenceRunner[Text]):
-    """Computes several sentences in a row with ``FusedBert`` or ``FusedModernBert``; on some GPUs a whole batch."""
+    """Computes with ``FusedBert`` or ``FusedModernBert``, several sentences in a row, or on some GPUs a whole batch."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
@@ -190,7 +192,7 @@ class PackedRunner(InferenceRunner[Text]):
     def rows(self, batch: Row) -> list[Row]:
         return [batch] if self.unpadded else super().rows(batch)
 
-    def packed(
+    def pack(
         self, texts: Sequence[Text], rows: list[Row]
     ) -> tuple[PackedBatch, Tensor | Boundaries | None]:
         """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention."""
@@ -203,7 +205,7 @@ class PackedRunner(InferenceRunner[Text]):
         return batch, batch.attention_bias(self.transformer.dtype)
 
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
-        packed, bias = self.packed(texts, rows)
+        packed, bias = self.pack(texts, rows)
         states = self.transformer(packed.ids, packed.positions, bias)
         return packed.unpack(states), packed.mask
 
@@ -222,7 +224,7 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
         # Some architectures read the padding, in convolutions or means of segments. They get texts
-        # of one length. The texts that show it consist of any token other than the padding.
+        # of one length. Two texts of a token other than the padding show whether it is read.
         token = 0 if self.pad_id else 1
         self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 
@@ -242,9 +244,9 @@ def check_int8(name: str, backbone: nn.Module) -> None:
             f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto"
         )
     if not supports_fused(backbone):
-        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
+        config: Any = backbone.config
         raise InputError(
-            f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto"
+            f"{name} cannot compute in int8: that is for BERT's family, not for {config.model_type}; choose auto"
         )
 
 

@@ -41,7 +41,10 @@ class SentenceTransformerNames(VectorModel):
         private: bool = True,
         commit_message: str = "A model of SBERT Lab",
     ) -> str:
-        """Uploads the folder that ``save`` writes, with a model card, to org/name (`training.sources.hub`)."""
+        """Uploads the folder that ``save`` writes, with a model card, to org/name, and returns its address.
+
+        Arguments and errors are as in `training.sources.hub.push_folder`.
+        """
 
         def write(folder: Path) -> None:
             self.save(folder)
@@ -56,11 +59,12 @@ class SentenceTransformerNames(VectorModel):
         place = pick_device(device)
         self.backbone.to(place)
         self.head.to(place)
+        # The copy for ``encode`` is still on the other device.
         self._runner = None
         return self
 
     def train(self) -> Self:
-        """Enables dropout. Discards the copy of the weights that ``encode`` uses, as they are about to change."""
+        """Enables dropout. Discards the copy of the weights that ``encode`` uses, as training changes the weights."""
         self._runner = None
         self.backbone.train()
         self.head.train()
@@ -97,11 +101,11 @@ class SentenceTransformerNames(VectorModel):
         return self
 
     def set_evaluation_metrics(self, evaluator: Any, metrics: Mapping[str, Any], *_: Any) -> None:
-        """Logs the figures of an evaluator."""
+        """Logs the figures of an evaluator, without the epoch and the step, which come last."""
         log.info("%s: %s", type(evaluator).__name__, dict(metrics))
 
 
-def converted(
+def convert_vectors(
     vectors: np.ndarray,
     precision: str | None,
     to_numpy: bool,
@@ -110,15 +114,16 @@ def converted(
 ) -> np.ndarray | torch.Tensor | list[torch.Tensor]:
     """Converts vectors (N, D) to a precision, as an array, a tensor or a list. InputError for an unknown precision."""
     if precision is not None:
+        if precision not in PRECISIONS:
+            raise InputError(f"precision {precision!r} is unknown; choose {', '.join(PRECISIONS)}")
         # The library takes seconds to import.
         from sentence_transformers.util import quantize_embeddings
 
-        if precision not in PRECISIONS:
-            raise InputError(f"precision {precision!r} is unknown; choose {', '.join(PRECISIONS)}")
         try:
             vectors = quantize_embeddings(vectors, precision)
         except ValueError as error:
             raise InputError(str(error)) from error
+    # As in sentence-transformers, ``to_tensor`` takes precedence.
     if to_numpy and not to_tensor:
         return vectors
     tensor = torch.from_numpy(vectors).to(device)

@@ -55,15 +55,16 @@ def check_chat_templates(folder: Path) -> None:
 
 
 def _templates(folder: Path) -> Iterator[str]:
-    """Yields the templates of all modules."""
+    """Yields the texts of all chat templates in the files below ``folder``."""
     for pattern in FILES:
         for file in folder.rglob(pattern):
             if file.suffix == ".jinja":
                 yield file.read_text(encoding="utf-8", errors="replace")
                 continue
             value = read_object(file, {}).get("chat_template")
-            named = value if isinstance(value, list) else [{"template": value}]
-            for item in named:
+            # A list has several templates, each with a name.
+            templates = value if isinstance(value, list) else [{"template": value}]
+            for item in templates:
                 text = item.get("template") if isinstance(item, dict) else None
                 if isinstance(text, str):
                     yield text

@@ -61,6 +61,7 @@ from training.progress import ShouldStop
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
+# The files that `save` copies.
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "**/*.jinja")
 # The name of the activation in sentence-transformers' configs.
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
@@ -108,6 +109,7 @@ class CrossEncoder(PairModel):
             return
         self.name = str(name)
         self.scorer, self.tokenizer, self.activation, self.source = parts
+        self.mask = self.tokenizer.mask
         self.inference = inference
         self.folder = folder
         self.dtype = dtype
@@ -146,14 +148,15 @@ class CrossEncoder(PairModel):
         scorer = parts.scorer
         tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
-        samples = tokenizer(PROBES)
         if torch_dtype == torch.int8:
             # The weights stay float32, and are rounded in the copy for inference.
             check_int8(parsed.name, scorer.transformer.base_model)
             samples = tokenizer(list(pairwise(plain_sentences())))
         else:
             scorer.transformer.to(torch_dtype)
+            samples = tokenizer(PROBES)
         runner = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
+        # The folder of a run has no card.
         card = None
         if folder.has_joint_head and folder.adapter:
             card = read_object(folder.path / "card.json")
@@ -193,17 +196,13 @@ class CrossEncoder(PairModel):
         model.inference = inference
         return model
 
-    @property
-    def mask(self) -> str:  # type: ignore[override]
-        """The mask token, which replaces a word that is left out."""
-        return self.tokenizer.mask
-
     def tokens(self, text: str) -> TokenVectors:
         return self.tokenizer.tokens(text)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
         rows = self.tokenizer(sentences)
-        return sum(map(len, rows)), [at for at, row in enumerate(rows) if row.truncated]
+        cut = [position for position, row in enumerate(rows) if row.truncated]
+        return sum(map(len, rows)), cut
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self.tokenizer.is_unknown(sentences)
@@ -234,15 +233,17 @@ class CrossEncoder(PairModel):
         def to_scores(logits: Tensor, _: Tensor | None) -> np.ndarray:
             return to_host(self.activation(logits))
 
-        return runner.collect(rows, to_scores, (), should_stop, on_rows)
+        return runner.collect(
+            rows, to_scores, shape=(), should_stop=should_stop, on_progress=on_rows
+        )
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
-    """Opens a `JointPairModel`: an adapter, over the weights of its base, or the model of a run."""
+    """Opens a `JointPairModel`: an adapter over the weights of its base, or the whole model of a run."""
     path = folder.path
     if folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
-        backbone, *_ = merge_adapter(base.backbone, path)
+        backbone, _ = merge_adapter(base.backbone, path)
         tokenizer = base.tokenizer
         longest = base.max_length
         source = f"adapter over {base.name} ({base.source})"
@@ -258,7 +259,8 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
 
 def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
     """Opens a sequence classifier of sentence-transformers."""
-    # If the class is not named, the weights tell whether there is a head.
+    # If config.json names no class, `open_transformer` raises an error if the weights of a head are
+    # missing.
     if not folder.is_cross_encoder and folder.config.get("architectures"):
         raise InputError(
             f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it"
@@ -271,8 +273,8 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
     if model.config.pad_token_id is None:
-        # The score is computed from the last token. transformers refuses a batch without a padding
-        # token.
+        # transformers computes the score from the last token that is not padding, and refuses a
+        # batch if there is no padding token. No token has the number -1.
         model.config.pad_token_id = -1
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
     pair_tokenizer = PairTokenizer(tokenizer, longest, form=form)
@@ -292,13 +294,14 @@ def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]
     activation = str(folder.general.get("activation_fn") or older or oldest or SIGMOID)
     try:
         function = activation_named(activation)
-        is_of_one = function(torch.zeros(1, 1)).shape == (1, 1)
+        keeps_shape = function(torch.zeros(1, 1)).shape == (1, 1)
     except (InputError, RuntimeError) as error:
         raise InputError(
             f"{name} ends in {activation}, which is not supported: {first_line(error)}"
         ) from error
-    if not is_of_one:
+    if not keeps_shape:
         raise InputError(
             f"{name} ends in {activation}, which is not supported; choose a model that ends in a sigmoid"
         )
+    # Some activations, such as Softmax, need (B, 1).
     return lambda logits: function(logits[:, None])[:, 0]

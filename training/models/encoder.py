@@ -28,7 +28,7 @@ from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import pad
 from training.inference.runner import InferenceRunner, build_runner, check_int8
-from training.models.aliases import SentenceTransformerNames, converted
+from training.models.aliases import SentenceTransformerNames, convert_vectors
 from training.models.files import check_replaceable
 from training.models.folder import (
     MIN_LENGTH,
@@ -45,7 +45,7 @@ from training.models.texts import CHUNK, GPU_CHUNK, Chunk, OnRows, ReadReport, R
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_networks import WordBackbone
 from training.names import ModelName
-from training.pooling import NO_POOLING, parse_pooling, pooling_function
+from training.pooling import parse_pooling, pooling_function
 from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may need the runner at the same time. Only one of them copies the weights.
@@ -168,6 +168,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         parts.head.to(torch_device).eval()
         if torch_dtype == torch.int8:
             check_int8(parsed.name, parts.backbone)
+        # Half precision is for transformers. The networks over words are small.
         elif isinstance(parts.backbone, WordBackbone):
             torch_dtype = torch.float32
         encoder = cls(str(parsed.weights), parts, torch_dtype).with_settings(parsed)
@@ -191,10 +192,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        most = tokens
-        # Word vectors have no configuration and no limit.
-        if hasattr(self.backbone, "config"):
-            most = max_input_length(self.tokenizer, self.backbone, tokens)
+        most = max_input_length(self.tokenizer, self.backbone, tokens)
         if not MIN_LENGTH <= tokens <= most:
             raise InputError(
                 f"max_seq_length is {tokens}; {self.name} reads {MIN_LENGTH} to {most} tokens"
@@ -234,13 +232,12 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def with_pooling(self, pooling: str | None) -> Self:
         """Returns the same weights (shared, not copied) with another pooling.
 
-        InputError if its vectors have a length that the modules after it do not accept.
+        InputError if it is unknown, or its vectors have a length that the modules after it do not
+        accept.
         """
         if pooling is None or pooling == self.pooling:
             return self
-        if pooling != NO_POOLING:
-            parse_pooling(pooling)
-        return self._copied(replace(self.model_format, pooling=pooling))
+        return self._with_format(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
         """Returns the same weights, keeping the first ``dimension`` numbers of each vector. None changes nothing."""
@@ -250,14 +247,16 @@ class Encoder(SentenceTransformerNames, TokenModel):
             raise InputError(
                 f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}"
             )
-        return self._copied(replace(self.model_format, dimension=dimension), dimension=dimension)
+        return self._with_format(
+            replace(self.model_format, dimension=dimension), dimension=dimension
+        )
 
     def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
         """Returns the same weights with a text before every sentence ("" for none), or with a prompt of the folder."""
         if prompt is None and name is None:
             return self
         form = self.model_format.with_prompt(prompt, name, self.name)
-        return self._copied(form, prompt=prompt, prompt_name=name)
+        return self._with_format(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
         prompt = role_prompt(role, self.prompts, self.model_format.default_prompt)
@@ -274,7 +273,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         """Returns token ids with special tokens, truncated at ``max_length``, not padded."""
-        return self._text_tokenizer.ids(sentences)[0]
+        ids, _ = self._text_tokenizer.ids(sentences)
+        return ids
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self._text_tokenizer.is_unknown(sentences)
@@ -323,6 +323,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                 tokens is truncated; the number of truncated texts is logged.
             normalize: True scales vectors to length 1 (cosine = dot product); False leaves out the
                 final Normalize of the model; None follows the model's folder.
+            on_progress, should_stop, report: as in `VectorModel.encode`.
             batch_size: the most sentences that are computed at a time, to save memory; None chooses
                 a fast size.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
@@ -355,6 +356,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             embeddings = encoder.encode(["A man is eating.", "It snows."], truncate_dim=128)
             print(embeddings.shape)  # (2, 128)
         """
+        # The second argument of sentence-transformers' encode is ``prompt_name``.
         if isinstance(normalize, str):
             raise InputError(
                 f"normalize is {normalize!r}; the name of a prompt is given by prompt_name="
@@ -362,6 +364,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
         if pool is not None:
+            # Raises InputError, which says what to use in place of processes.
             self.start_multi_process_pool()
         if device is not None and pick_device(device) != self.device:
             self.to(device)
@@ -384,7 +387,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                 embeddings = VectorModel.encode(
                     encoder, listed, normalize, progress, should_stop, report
                 )
-            results = converted(
+            results = convert_vectors(
                 embeddings, precision, convert_to_numpy, convert_to_tensor, self.device
             )
         else:
@@ -396,6 +399,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """Returns the output of the transformer for each token of each sentence, before pooling."""
         encodings = self._text_tokenizer.encodings(sentences)
+        # A text without tokens is computed as a token of padding, whose vector is left out below.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         results: dict[int, TokenVectors] = {}
         # The runner returns batches of sentences of similar length, padded: (B, T, H).
@@ -435,7 +439,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                 fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width
             )
 
-    def _copied(self, form: ModelFormat, **settings: Any) -> Self:
+    def _with_format(self, form: ModelFormat, **settings: Any) -> Self:
         """Returns a copy in another format. The ``settings`` become part of its name."""
         encoder = copy.copy(self)
         encoder.name = str(replace(ModelName.parse(self.name), **settings))
@@ -465,6 +469,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.prompt_advice = ""
         if not form.prompt:
             self.prompt_advice = prompt_advice(self.name, form.transformer, form.prompts)
+        # "" is the default, with all dimensions and no prompt.
         self.settings = ""
         if self.prompt or self.dimension < self.full_dimension:
             self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
@@ -506,5 +511,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self._is_advised = True
             log.warning(self.prompt_advice)
         return self.inference.collect(
-            rows, self._to_vectors(normalize), (self.dimension,), should_stop, on_rows
+            rows,
+            self._to_vectors(normalize),
+            shape=(self.dimension,),
+            should_stop=should_stop,
+            on_progress=on_rows,
         )

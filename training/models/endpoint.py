@@ -50,8 +50,10 @@ class EndpointModel(VectorModel):
         self._server = _Server()
         self._batch = TEXTS
         self._seconds = seconds
-        self.dimension = len(self.probe)
-        self._recent = RecentEmbeddings(len(self.probe))
+        # The dimensions of the server's vectors, and of the vectors that are returned.
+        self.full_dimension = len(self.probe)
+        self.dimension = self.full_dimension
+        self._recent = RecentEmbeddings(self.full_dimension)
 
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
@@ -64,11 +66,6 @@ class EndpointModel(VectorModel):
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
         return f"EndpointModel({self.name!r}, {self.dimension} dimensions{prompt})"
-
-    @property
-    def full_dimension(self) -> int:
-        """The dimensions of the server's vectors."""
-        return len(self.probe)
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
         """Yields a vector that changes with the server's model, rounded as the last digits differ between calls."""
@@ -90,6 +87,7 @@ class EndpointModel(VectorModel):
         model.prompt = self.prompt if name.prompt is None else name.prompt
         model._batch = name.batch or self._batch
         model._seconds = name.timeout or self._seconds
+        # The only pooling that `check_settings` accepts is "none", which changes nothing.
         model.name = str(replace(name, pooling=None))
         return model
 
@@ -101,9 +99,9 @@ class EndpointModel(VectorModel):
         should_stop: ShouldStop | None,
         report: ReadReport,
     ) -> np.ndarray:
-        """Sends one request after the other."""
+        """Sends the texts in several requests, one at a time."""
         # Servers refuse an empty text.
-        whole = [replace_surrogates(self.prompt + text) or " " for text in rows]
+        inputs = [replace_surrogates(self.prompt + text) or " " for text in rows]
         refused = report.refused
 
         def fetch(texts: list[str]) -> np.ndarray:
@@ -112,13 +110,15 @@ class EndpointModel(VectorModel):
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         start = 0
         while start < len(rows):
-            # The server may have refused texts in the last step.
+            # The largest request gets smaller when the server refuses one.
             part = slice(start, start + min(self._batch, self._server.most_texts))
-            vectors[part] = self._recent.get(whole[part], fetch)[:, : self.dimension]
+            full_vectors = self._recent.get(inputs[part], fetch)
+            vectors[part] = full_vectors[:, : self.dimension]
             start = part.stop
             on_rows(min(start, len(rows)))
         if refused:
-            for text, sent in zip(rows, whole, strict=True):
+            # The caller looks a text up without its prompt.
+            for text, sent in zip(rows, inputs, strict=True):
                 if sent in refused:
                     refused[text] = refused[sent]
         return normalize_rows(vectors) if normalize else vectors
@@ -128,8 +128,8 @@ class EndpointModel(VectorModel):
     ) -> np.ndarray:
         """Requests the vectors of texts, in smaller requests if the server refuses them together.
 
-        A refused text gets NaN, and the server's message is collected in ``refused``. InputError if
-        that is None.
+        A text that is refused alone gets NaN, and the server's message is collected in ``refused``.
+        InputError if there is no ``refused`` to collect it in.
         """
         if should_stop is not None and should_stop():
             raise StoppedError
@@ -141,7 +141,7 @@ class EndpointModel(VectorModel):
                     raise
                 refused[texts[0]] = error.words
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
-            # The server's message may name its limit.
+            # The message may state the most texts that the server accepts.
             numbers = map(int, re.findall(r"\d{1,6}", error.words))
             limits = [number for number in numbers if 1 <= number < len(texts)]
             size = max(limits, default=len(texts) // 2)

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
+
 from training.errors import InputError, in_one_line
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def read_json(file: Path) -> Any:
 
 
 def read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Reads the JSON object in ``file``. If the file is missing, ``default`` is returned; InputError if it is None."""
+    """Reads the JSON object in ``file``. Returns ``default`` if there is no file; InputError without a default."""
     if not file.exists():
         if default is None:
             raise InputError(f"{file} is missing; fetch the model again")
@@ -85,7 +87,6 @@ def write_json(file: Path, value: Any) -> None:
 def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     """Reads the tensors of a file, on the CPU. InputError if they are missing, pickled or damaged."""
     # The command line reads settings without torch, which takes seconds to import.
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     file = folder / name
@@ -108,7 +109,7 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]], path: Path) -> None:
     import torch
 
     for name, tensor in tensors:
-        # A sum is not finite if one of its numbers is not, and it needs no memory.
+        # The sum is finite only if all numbers are, and needs no memory of their size.
         if not tensor.sum(dtype=torch.float64).isfinite():
             raise InputError(
                 f"the weights {name} in {path} are not all numbers (NaN or infinite); fetch the model again"
@@ -119,6 +120,7 @@ def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS)
     """Writes a file that `read_tensors` reads."""
     from safetensors.torch import save_file
 
+    # safetensors writes contiguous tensors only.
     copies = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     save_file(copies, folder / name)
 

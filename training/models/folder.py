@@ -77,6 +77,8 @@ MIN_LENGTH = 3  # tokens: one between the two special tokens
 
 
 def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any]:
+    """Returns the settings of a Transformer: names and allowed values."""
+    # It reads texts, but neither messages nor images.
     modalities = {"text": {"method": "forward", "method_output_name": output}}
     return {
         "max_seq_length": None,
@@ -114,7 +116,7 @@ _FEATURES = {
 _DENSE = dict.fromkeys(
     ("in_features", "out_features", "bias", "activation_function", "use_residual")
 )
-_AFTER: dict[str, dict[str, Any]] = {
+_AFTER_POOLING: dict[str, dict[str, Any]] = {
     "Dense": {**_DENSE, **_FEATURES},
     "LayerNorm": {"dimension": None},
     NORMALIZE: _FEATURES,
@@ -126,7 +128,7 @@ _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# Prompts that the cards of E5, BGE, nomic-embed and mxbai quote.
+# Prompts that the cards of E5, BGE, nomic-embed and mxbai quote. A single one is for queries only.
 _CARD_PROMPTS = (
     ("query: ", "passage: "),
     ("search_query: ", "search_document: "),
@@ -173,13 +175,16 @@ class ModelFormat:
         if prompt is not None and name is not None:
             raise InputError("give the prompt itself or its name, not both")
         prompts = dict(self.prompts)
-        default = name
+        default = None
         if name is not None:
             if name not in prompts:
                 names = ", ".join(prompts) or "none"
                 raise InputError(f"{model} has no prompt named {name!r}; its folder names: {names}")
-            default = name if prompts[name] else None
+            # An empty prompt of the folder stands for none.
+            if prompts[name]:
+                default = name
         elif prompt:
+            # A prompt of the folder keeps its name.
             default = next((key for key, text in prompts.items() if text == prompt), "default")
             prompts[default] = prompt
         return replace(self, prompts=prompts, default_prompt=default)
@@ -201,6 +206,7 @@ class ModelFormat:
         folders = []
         entries = []
         for index, kind in enumerate(kinds):
+            # The first module is in the folder itself.
             path = f"{index}_{kind}" if index else ""
             # Every version of sentence-transformers understands these names.
             entry = {
@@ -226,6 +232,7 @@ class ModelFormat:
         if self.dimension is not None:
             general["truncate_dim"] = self.dimension
         write_json(folder / "config_sentence_transformers.json", general)
+        # The last folder may be the final Normalize's, which has no settings.
         for module, module_folder in zip(after, folders[len(before) + 1 :], strict=False):
             module.write(module_folder)
         return folders
@@ -233,7 +240,7 @@ class ModelFormat:
     def _pooling_config(self, width: int) -> dict[str, Any]:
         modes = parse_pooling(self.pooling or "mean")
         config: dict[str, Any] = {"word_embedding_dimension": width}
-        # The flags have a fixed order.
+        # Flags stand for poolings in the order of the table. Another order needs a list.
         if modes == tuple(mode for mode in POOLING_FLAGS if mode in modes):
             config |= {flag: mode in modes for mode, flag in POOLING_FLAGS.items()}
         else:
@@ -244,14 +251,18 @@ class ModelFormat:
 
 
 def prompt_advice(name: str, folder: Path, prompts: Mapping[str, str]) -> str:
-    """Advises in a sentence to use a prompt, for a model without one whose folder or card names some; else ""."""
-    named = [key for key, text in prompts.items() if text]
-    if named:
+    """Returns a sentence that advises to use a prompt; "" if neither the folder nor its model card names one.
+
+    It is for models that are used without a prompt.
+    """
+    names = [key for key, text in prompts.items() if text]
+    if names:
         return (
             f"{name} was trained with prompts, and none is put before the sentences: its folder names "
-            f"{', '.join(named)}; choose one"
+            f"{', '.join(names)}; choose one"
         )
     card = folder / "README.md"
+    # A model with random weights has no folder.
     if folder == Path() or not card.is_file():
         return ""
     text = card.read_text(encoding="utf-8", errors="replace")
@@ -277,7 +288,7 @@ def role_prompt(role: str, prompts: Mapping[str, str], default: str | None) -> d
     for name in ROLES[role]:
         if name in prompts:
             return {"name": name}
-    # The default is the prompt of the other role.
+    # A default prompt that is meant for the other role is left out.
     if any(default in names for names in ROLES.values()):
         return {"prompt": ""}
     return {}
@@ -285,7 +296,10 @@ def role_prompt(role: str, prompts: Mapping[str, str], default: str | None) -> d
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """The contents of a folder. ``ModelFolder.of`` finds one by its model's name, ``ModelFolder.read`` reads it."""
+    """The contents of a folder. ``ModelFolder.of`` finds one by its model's name, ``ModelFolder.read`` reads it.
+
+    The settings of a file that does not exist are empty.
+    """
 
     path: Path
     source: str  # where it came from, in words
@@ -352,19 +366,19 @@ class ModelFolder:
     @property
     def kind(self) -> str:
         """The class of sentence-transformers that opens the folder, even if the folder does not name it."""
-        named = str(self.general.get("model_type") or SENTENCE_TRANSFORMER)
+        class_name = str(self.general.get("model_type") or SENTENCE_TRANSFORMER)
         # Older folders of PyLate name "ColBERT" or no class, and the folders of ColBERT's authors
         # name none.
-        is_pylate = named == "ColBERT" or "query_prefix" in self.general
-        is_stanford = not self.modules and self._is_of("HF_ColBERT")
+        is_pylate = class_name == "ColBERT" or "query_prefix" in self.general
+        is_stanford = not self.modules and self._has_architecture("HF_ColBERT")
         if is_pylate or is_stanford:
             return MULTI_VECTOR
         if self.has_joint_head or self.adapter.get("task_type") == "SEQ_CLS":
             return CROSS_ENCODER
         is_pooled = any(entry.kind == POOLING for entry in self.modules)
-        if not is_pooled and self._is_of("ForSequenceClassification"):
+        if not is_pooled and self._has_architecture("ForSequenceClassification"):
             return CROSS_ENCODER
-        return named
+        return class_name
 
     @property
     def is_cross_encoder(self) -> bool:
@@ -378,12 +392,19 @@ class ModelFolder:
 
     @property
     def is_adapter(self) -> bool:
-        """Whether it holds the weights of an adapter as peft writes them, without its base."""
-        is_part = bool(self.base) and not self.has_joint_head
-        return is_part and not any(self.first.glob("model*.safetensors"))
+        """Whether it holds the weights of an adapter as peft writes them, without its base.
+
+        False for an adapter with a joint head, whose base `CrossEncoder` opens.
+        """
+        if not self.base or self.has_joint_head:
+            return False
+        return not any(self.first.glob("model*.safetensors"))
 
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """Returns the folder with the config and weights of the base, found by name or beside it. InputError if not."""
+        """Returns the folder with the config and weights of the base, found by its name or beside the adapter.
+
+        InputError if there is no such base.
+        """
         try:
             resolved = model_folder(self.base, home, fetch)
         except InputError as error:
@@ -414,6 +435,7 @@ class ModelFolder:
         its files do not have.
         """
         if self.has_joint_head:
+            # An adapter has no config of its own. Its base is checked when it is opened.
             if self.config:
                 check_transformer(self.weights, self.config)
             return replace(self, form=ModelFormat())
@@ -425,7 +447,7 @@ class ModelFolder:
                     f"{self.path.name} has the module {str(name)[:80]}, code that comes with the model and is never "
                     "run; choose a model without code of its own"
                 )
-        for folder in self._places():
+        for folder in self._module_folders():
             check_pickles(folder)
             settings = read_object(folder / "config.json", {})
             if folder == self.weights and self.config:
@@ -433,6 +455,7 @@ class ModelFolder:
                     # Raises an error that says what is missing.
                     read_tensors(folder)
                 check_transformer(folder, self.config)
+            # Another transformer, such as one of a Router.
             elif "model_type" in settings:
                 check_transformer(folder, settings)
             else:
@@ -443,18 +466,23 @@ class ModelFolder:
     def classes(self) -> list[Any]:
         """Returns the names of all classes that sentence-transformers would import to open the folder."""
         names: list[Any] = [f"{package}.{kind}" for kind, _, package in self.modules]
-        for folder in self._places():
-            names += (read_object(folder / ROUTER_CONFIG, {}).get("types") or {}).values()
-            names += filter(None, [read_object(folder / WORDS_CONFIG, {}).get("tokenizer_class")])
+        for folder in self._module_folders():
+            names += _routes(folder).values()
+            tokenizer_class = read_object(folder / WORDS_CONFIG, {}).get("tokenizer_class")
+            if tokenizer_class:
+                names.append(tokenizer_class)
         return names
 
-    def _places(self) -> list[Path]:
+    def _module_folders(self) -> list[Path]:
         """Returns the folders of all modules, including a Router's."""
-        folders = [entry.folder for entry in self.modules]
-        for folder in folders:
-            # The list grows during the loop, as a Router may contain another one.
-            routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
-            folders += [_entry(folder, name, "").folder for name in routes]
+        folders = []
+        pending = [entry.folder for entry in self.modules]
+        while pending:
+            folder = pending.pop(0)
+            folders.append(folder)
+            # A module of a Router may be a Router too.
+            for name in _routes(folder):
+                pending.append(_entry(folder, name, "").folder)
         return list(dict.fromkeys([self.weights, *folders]))
 
     def _own_form(self) -> ModelFormat | None:
@@ -462,19 +490,27 @@ class ModelFolder:
         if not self._has_known_modules() or self._reads_otherwise():
             return None
         kinds = [entry.kind for entry in self.modules]
+        # The modules after the transformer and the pooling.
         after = self.modules[2:]
-        task = _CLASSIFIER if self.kind == CROSS_ENCODER else _ENCODER
-        files = [(self.transformer, task), (self.general, _GENERAL), (self.pooling, _POOLING)]
+        transformer = _CLASSIFIER if self.kind == CROSS_ENCODER else _ENCODER
+        files = [
+            (self.transformer, transformer),
+            (self.general, _GENERAL),
+            (self.pooling, _POOLING),
+        ]
         for entry in after:
-            files.append((read_object(entry.folder / "config.json", {}), _AFTER[entry.kind]))
+            settings = read_object(entry.folder / "config.json", {})
+            files.append((settings, _AFTER_POOLING[entry.kind]))
         if not all(_is_known(settings, names) for settings, names in files):
             return None
         pooling = None
         if POOLING in kinds:
             # Vectors are concatenated in the order of the list, or of the old flags.
             flags = [mode for mode, flag in POOLING_FLAGS.items() if self.pooling.get(flag)]
-            named = self.pooling.get("pooling_mode") or flags
-            modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
+            modes = self.pooling.get("pooling_mode") or flags
+            if not isinstance(modes, list):
+                modes = [modes]
+            modes = [str(mode) for mode in modes]
             if not modes or not set(modes) <= set(poolings()):
                 return None
             pooling = "+".join(modes)
@@ -497,17 +533,23 @@ class ModelFolder:
         )
 
     def _has_known_modules(self) -> bool:
+        """Tells whether the architecture and the kinds and order of all modules are ones that are opened here."""
         kinds = [entry.kind for entry in self.modules]
         if self.kind == CROSS_ENCODER:
+            # 2 is transformers' default.
             labels = self.config.get("id2label") or self.config.get("num_labels") or 2
             count = labels if isinstance(labels, int) else len(labels)
+            # An adapter has its own head, so the labels of its base do not count.
             return kinds in ([], [TRANSFORMER]) and (count == 1 or self.is_adapter)
         if self.kind != SENTENCE_TRANSFORMER:
             return False
         has_encoder_class = self.config.get("model_type") in ENCODER_CLASSES
-        is_decoder_too = self.config.get("is_encoder_decoder") and not has_encoder_class
-        has_pooling = kinds[:2] == [TRANSFORMER, POOLING] and {*kinds[2:]} <= {*_AFTER}
-        return not is_decoder_too and (not kinds or has_pooling)
+        if self.config.get("is_encoder_decoder") and not has_encoder_class:
+            return False
+        # A plain transformer has no list of modules.
+        if not kinds:
+            return True
+        return kinds[:2] == [TRANSFORMER, POOLING] and set(kinds[2:]) <= set(_AFTER_POOLING)
 
     def _reads_otherwise(self) -> bool:
         """Tells whether sentence-transformers reads texts differently than the tokenizer alone.
@@ -515,6 +557,7 @@ class ModelFolder:
         It applies a chat template to the texts of a plain transformer.
         """
         settings = read_object(self.first / "tokenizer_config.json", {})
+        # Special tokens inside of a text are then split, which is not done here.
         if settings.get("split_special_tokens"):
             return True
         names = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
@@ -522,7 +565,8 @@ class ModelFolder:
         has_template = has_file or bool(settings.get("chat_template"))
         return has_template and not self.modules
 
-    def _is_of(self, suffix: str) -> bool:
+    def _has_architecture(self, suffix: str) -> bool:
+        """Tells whether config.json names a class of transformers that ends in ``suffix``."""
         architectures = self.config.get("architectures")
         if not isinstance(architectures, list):
             return False
@@ -538,8 +582,8 @@ class ModelFolder:
             )
         prompts = self.general.get("prompts") or {}
         default = self.general.get("default_prompt_name")
-        is_by_name = isinstance(prompts, dict)
-        if not is_by_name or not all(isinstance(text, str | None) for text in prompts.values()):
+        is_mapping = isinstance(prompts, dict)
+        if not is_mapping or not all(isinstance(text, str | None) for text in prompts.values()):
             raise InputError(
                 f"the prompts of the model {name} are not texts by name; fetch the model again"
             )
@@ -557,7 +601,10 @@ class ModelFolder:
 
 
 def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
-    """Tells whether all settings have known names and allowed values. None allows any value."""
+    """Tells whether all settings have known names and allowed values. None in ``names`` allows any value.
+
+    A setting that is null counts as missing.
+    """
     for name, value in settings.items():
         if value is None:
             continue
@@ -591,6 +638,20 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     if not modules:
         raise InputError(f"{file} lists no module; fetch the model again")
     return tuple(modules)
+
+
+def _routes(folder: Path) -> dict[str, Any]:
+    """Reads the classes of a Router's modules, by the names of their folders. Other modules have none.
+
+    InputError if they are not listed by name, or one is in the folder of the Router itself.
+    """
+    routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
+    is_mapping = isinstance(routes, dict)
+    if not is_mapping or any(folder / name == folder for name in routes):
+        raise InputError(
+            f"{folder / ROUTER_CONFIG} does not list modules by their folders; fetch the model again"
+        )
+    return routes
 
 
 def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:

@@ -48,6 +48,7 @@ class JointPairHead(nn.Module):
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
+        # At first the score is the sigmoid of 6 · cos - 3: 0.05 for a cosine of 0, 0.95 for 1.
         self.scale = nn.Parameter(torch.tensor(6.0))
         self.shift = nn.Parameter(torch.tensor(-3.0))
         self.linear = nn.Linear(2 * dimension, 1)
@@ -57,6 +58,7 @@ class JointPairHead(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
+        # The numbers of a vector of length 1 are of the size 1 / sqrt(D).
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
         cosine = (u * v).sum(1, keepdim=True)
         return self.scale * cosine + self.shift + self.linear(self.dropout(features))
@@ -78,6 +80,7 @@ class JointPairModel(nn.Module):
             )
         self.transformer = transformer
         shape = (config.num_hidden_layers, config.num_attention_heads)
+        # At first a token of the other sentence counts exp(-2) = 0.14 times as much in attention.
         self.cross = nn.Parameter(torch.full(shape, -2.0))
         self.head = JointPairHead(config.hidden_size)
 
@@ -103,6 +106,7 @@ class JointPairModel(nn.Module):
             raise InputError(
                 "head.safetensors does not fit the base of its adapter; fetch or train it again"
             )
+        # The weights of the transformer are not among the tensors.
         self.load_state_dict(tensors, strict=False)
 
     def hidden(self, batch: PairBatch, inputs: Tensor | None = None) -> Tensor:
@@ -118,8 +122,10 @@ class JointPairModel(nn.Module):
         # (B, 1, T, T)
         between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)
         for layer, cross in zip(transformer.encoder.layer, self.cross, strict=True):
+            # common + between · cross, (B, H, T, T)
             bias = torch.addcmul(common, between, cross.to(states.dtype)[:, None, None])
             states = layer(states, bias)
+            # MPNet's layers return a tuple.
             if isinstance(states, tuple):
                 states = states[0]
         return states
@@ -128,12 +134,14 @@ class JointPairModel(nn.Module):
         """Computes the bias on the attention logits that all layers share: padding, and MPNet's relative positions."""
         bias = self.cross.new_zeros(1, 1, 1, 1)
         if batch.mask is not None:
-            bias = torch.where(batch.mask, 0.0, _PADDED)[:, None, None, :]
+            bias = torch.where(batch.mask, 0.0, _PADDED)[:, None, None, :]  # (B, 1, 1, T)
         if self.transformer.config.model_type == "mpnet":
             encoder = self.transformer.encoder
-            positions = batch.positions
-            bucket = encoder.relative_position_bucket(positions[:, None, :] - positions[:, :, None])
-            bias = bias + encoder.relative_attention_bias(bucket).permute(0, 3, 1, 2)
+            distances = batch.positions[:, None, :] - batch.positions[:, :, None]  # (B, T, T)
+            relative_bias = encoder.relative_attention_bias(
+                encoder.relative_position_bucket(distances)
+            )
+            bias = bias + relative_bias.permute(0, 3, 1, 2)  # (B, H, T, T)
         return bias
 
 
@@ -200,10 +208,11 @@ class PackedPairs(PackedRunner[PairRow]):
     def __init__(self, scorer: JointPairModel | SequenceClassifier, dtype: torch.dtype) -> None:
         super().__init__(scorer.transformer.base_model, dtype)
         self.scorer = scorer
+        # Unpadded attention takes no bias between the sentences of a pair.
         self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
-        packed, bias = self.packed(texts, rows)
+        packed, bias = self.pack(texts, rows)
         splits = [texts[i].split for i in chain.from_iterable(rows)]
         split = to_device(torch.tensor(splits), self.device)  # (n,)
         # The start of the second sentence of each token's pair, (R, W). The sequence 0 is padding.
@@ -217,15 +226,17 @@ class PackedPairs(PackedRunner[PairRow]):
         # Each layer has its own bias, (R, H, W, W).
         biases = [between * cross[:, None, None] for cross in self.scorer.cross.to(between.dtype)]
         if bias is not None:
+            # It is a tensor, as the batch is not unpadded.
             biases = [cast("Tensor", bias) + cross_bias for cross_bias in biases]
         # Positions restart in the second sentence.
         states = self.transformer(packed.ids, packed.positions - second * starts, biases)
-        batch = PairBatch(packed.ids.flatten()[packed.token_index], packed.mask, split[:, None])
+        ids = packed.ids.flatten()[packed.token_index]  # (n, T)
+        batch = PairBatch(ids, packed.mask, split[:, None])
         return self.scorer.score(packed.unpack(states), batch), None
 
 
 class PaddedPairs(InferenceRunner[PairRow]):
-    """Computes one pair in a row, with the module itself."""
+    """Computes one pair in a row, with the module itself. ``samples`` are as in `build_pair_runner`."""
 
     def __init__(self, scorer: Scorer, pad_id: int, samples: Sequence[PairRow]) -> None:
         self.scorer = scorer
@@ -246,8 +257,9 @@ def build_pair_runner(
 ) -> InferenceRunner[PairRow]:
     """Makes a runner for ``scorer`` that computes in ``dtype``. The scorer must not change afterwards.
 
-    ``samples`` are pairs to measure the ranges of int8 with; otherwise `PROBES`, a short pair
-    before a longer one.
+    For int8, ``samples`` are pairs to measure the ranges of the inputs with. Otherwise they are a
+    short pair and a longer one, such as `PROBES`, which show whether the scorer reads padding;
+    without them it is assumed not to.
     """
     kind = scorer.transformer.config.model_type
     can_pack = supports_fused(scorer.transformer.base_model)

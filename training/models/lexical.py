@@ -89,6 +89,7 @@ class SparseModel(Model, Retriever):
     ) -> Ranking:
         """Finds the documents with the highest dot products with the query, among those above zero."""
         query_weights, document_weights = self.weigh(queries, documents, **watch)
+        # `weigh` has already reported the whole progress.
         return highest_products(
             query_weights, document_weights, k, should_stop=watch.get("should_stop")
         )
@@ -101,11 +102,12 @@ def _row_products(u: csr_matrix, v: csr_matrix) -> np.ndarray:
 
 def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch: Any) -> Ranking:
     """Finds for each row of (Q, V) the rows of (N, V) with the highest dot products, among those above zero."""
-    columns = documents.T.tocsr()
+    columns = documents.T.tocsr()  # (V, N)
     size = max(1, PRODUCTS // max(1, documents.shape[0]))
     ranking = []
     for start in steps(range(0, queries.shape[0], size), **watch):
         products = queries[start : start + size] @ columns  # sparse (size, N)
+        # The values of a sparse matrix are stored row after row.
         for first, last in pairwise(products.indptr):
             ranking.append(best_rows(products.indices[first:last], products.data[first:last], k))
     return ranking
@@ -135,8 +137,8 @@ class TfIdf(SparseModel):
         if not any(re.search(WORD_PATTERN, sentence) for sentence in sentences):
             return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
         starts = steps(range(0, len(sentences), PROGRESS_EVERY), on_progress, should_stop)
-        watched = chain.from_iterable(sentences[start : start + PROGRESS_EVERY] for start in starts)
-        matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(watched)
+        stream = chain.from_iterable(sentences[start : start + PROGRESS_EVERY] for start in starts)
+        matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(stream)
         return csr_matrix(matrix, dtype=np.float32)
 
     def weigh(
@@ -196,7 +198,7 @@ def bm25_weights(
     lengths = np.asarray(counts.sum(axis=1)).ravel()  # (N,)
     n = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
     idf = np.log1p((len(documents) - n + 0.5) / (n + 0.5))  # (V,)
-    # The values of a sparse matrix are stored row after row.
+    # The norm of the document of each stored value.
     norms = np.repeat(k1 * (1 - b + b * lengths / lengths.mean()), np.diff(counts.indptr))
     weights = idf[counts.indices] * counts.data * (k1 + 1) / (counts.data + norms)
     counts.data = weights.astype(np.float32)

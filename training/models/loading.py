@@ -81,6 +81,7 @@ def quiet() -> Iterator[None]:
 def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     """Opens the parts of an encoder. InputError if the folder is not an encoder, or a part cannot be opened."""
     form = own_form(name, folder)
+    # The transformer of any other cross-encoder is opened, without its head.
     if folder.is_cross_encoder and (folder.adapter or name.run_id):
         raise InputError(
             f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder"
@@ -89,9 +90,11 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     longest = max_input_length(tokenizer, backbone, form.max_length)
     architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
     is_causal = getattr(backbone.config, "is_causal", True)
-    is_decoder = architecture.endswith("ForCausalLM") and is_causal
-    # Only the last token of a decoder has read the whole text.
-    pooling = form.pooling or ("lasttoken" if is_decoder else "mean")
+    pooling = form.pooling
+    if pooling is None:
+        is_decoder = architecture.endswith("ForCausalLM") and is_causal
+        # Only the last token of a decoder has read the whole text.
+        pooling = "lasttoken" if is_decoder else "mean"
     form = replace(form, pooling=pooling, max_length=longest)
     head = nn.Sequential()
     for kind, path, _ in form.sentence_modules:
@@ -117,11 +120,11 @@ def save_parts(
         modules = backbone.modules_before_pooling
         kinds = [type(module).__name__ for module in modules]
         # The other folders belong to the pooling and the head, which are written already.
-        folders = form.write(folder, width, kinds, [*head])[: len(kinds)]
-        for module, place in zip(modules, folders, strict=True):
-            module.save(str(place))
+        folders = form.write(folder, width, before=kinds, after=[*head])[: len(kinds)]
+        for module, module_folder in zip(modules, folders, strict=True):
+            module.save(str(module_folder))
         return
-    form.write(folder, width, [TRANSFORMER], [*head])
+    form.write(folder, width, before=[TRANSFORMER], after=[*head])
     with quiet():
         backbone.save_pretrained(folder)
     tokenizer.model_max_length = form.max_length
@@ -158,6 +161,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         from transformers.utils import is_sentencepiece_available
 
     path = folder.weights
+    # An adapter may have a tokenizer of its own.
     for name in (TOKENIZER, "tokenizer_config.json"):
         if (folder.first / name).is_file():
             path = folder.first
@@ -182,15 +186,19 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     except Exception as error:
         # tokenizers raises plain Exceptions, and transformers any kind for a missing key.
         reason = first_line(error)
-        pieces = next(path.glob("*.model"), None)
-        if pieces and not is_sentencepiece_available():
-            reason = f"{pieces.name} needs the package sentencepiece; install it, or save the tokenizer as {TOKENIZER}"
+        sentencepiece_file = next(path.glob("*.model"), None)
+        if sentencepiece_file and not is_sentencepiece_available():
+            reason = (
+                f"{sentencepiece_file.name} needs the package sentencepiece; install it, or save the tokenizer "
+                f"as {TOKENIZER}"
+            )
         raise InputError(f"{path} has no tokenizer that can be opened: {reason}") from error
     if len({*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens}) < 2:
         raise InputError(
             f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again"
         )
-    # `PairBatch.token_types` computes the types of tokens from the split of a pair.
+    # `PairBatch.token_types` computes the types of tokens from the split of a pair: 0 for the first
+    # text, then 1.
     types = tokenizer.backend_tokenizer.encode("a").type_ids
     types += tokenizer.backend_tokenizer.encode("a", "a").type_ids
     if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):
@@ -198,7 +206,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
             f"{path} has types of tokens other than 0, and 1 for a second text, which are not supported"
         )
     longest = tokenizer.model_max_length
-    # bool is a subclass of int.
+    # bool is a subclass of int, and NaN is a float that is not below 1.
     is_number = isinstance(longest, int | float) and not isinstance(longest, bool)
     if not is_number or not longest >= 1:
         raise InputError(f"{path} has model_max_length {str(longest)[:80]!r}; it must be 1 or more")
@@ -217,7 +225,7 @@ def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedToke
     if not (path / TOKENIZER).is_file():
         return tokenizer
     file = unpadded(Tokenizer.from_file(str(path / TOKENIZER)))
-    if _probed(tokenizer.backend_tokenizer) == _probed(file):
+    if _read_probe(tokenizer.backend_tokenizer) == _read_probe(file):
         return tokenizer
     log.warning(_BY_FILE, path.name, "does not follow")
     vocabulary = file.get_vocab()
@@ -237,11 +245,11 @@ def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedToke
     )
 
 
-def _probed(tokenizer: Tokenizer) -> list[Any]:
-    """Returns ids and token types of the texts of `PROBE`, as a pair and alone, and the pieces that they split into.
+def _read_probe(tokenizer: Tokenizer) -> list[Any]:
+    """Returns the ids and token types of the texts of `PROBE`, as a pair and alone, and the words that they split into.
 
-    The ids of two tokenizers may be equal by chance if the pieces, such as the digits of a number,
-    differ.
+    Two tokenizers may split a text into different words, such as the digits of a number, and still
+    return equal ids by chance.
     """
     pair = tokenizer.encode(*PROBE)
     results: list[Any] = [pair.ids, pair.type_ids]
@@ -252,7 +260,7 @@ def _probed(tokenizer: Tokenizer) -> list[Any]:
     return results
 
 
-def unopened(path: Path, manner: str, error: Exception) -> InputError:
+def opening_error(path: Path, manner: str, error: Exception) -> InputError:
     """Makes the error for a folder that transformers cannot open. ``manner`` is, for example, "as a transformer"."""
     # transformers points to a report of the weights with other shapes, which is not shown.
     if "above report" in str(error):
@@ -266,24 +274,27 @@ def unopened(path: Path, manner: str, error: Exception) -> InputError:
 def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
     """Opens the transformer in ``folder``, float32, with PyTorch's fused attention if the architecture supports it.
 
-    ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder.
-    InputError if the files are damaged, lack weights of the transformer, or the architecture is not
-    supported.
+    ``auto_class`` is the class of transformers that opens it. An encoder-decoder is opened without
+    its decoder, unless it is a `CLASSIFIER`. InputError if the files are damaged, lack weights of
+    the transformer, or the architecture is not supported.
     """
     with importing:
         import transformers
 
     path = folder.weights
     model_type = folder.config.get("model_type")
-    has_head = auto_class == CLASSIFIER
-    class_name = auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class)
+    is_classifier = auto_class == CLASSIFIER
+    class_name = auto_class
+    if not is_classifier:
+        class_name = ENCODER_CLASSES.get(str(model_type), auto_class)
     opener = getattr(transformers, class_name)
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
     options = {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
-    names = folder.config.get("architectures") or [""]
-    is_adapted_head = folder.is_adapter and has_head
-    if is_adapted_head and not str(names[0]).endswith("ForSequenceClassification"):
+    architectures = folder.config.get("architectures") or [""]
+    base_has_head = str(architectures[0]).endswith("ForSequenceClassification")
+    is_adapted_head = folder.is_adapter and is_classifier
+    if is_adapted_head and not base_has_head:
         # The adapter has the weights of the head. sentence-transformers opens it with one label
         # too.
         options["num_labels"] = 1
@@ -298,19 +309,20 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         )
     except Exception as error:
         # transformers raises errors of many kinds about settings.
-        raise unopened(path, "as a transformer", error) from error
-    own = f"{backbone.base_model_prefix}."
+        raise opening_error(path, "as a transformer", error) from error
+    # The names of weights have this prefix if the model has a head.
+    prefix = f"{backbone.base_model_prefix}."
     missing = sorted(report["missing_keys"])
-    if not has_head:
+    if not is_classifier:
         # Many folders lack BERT's pooler, its head for next-sentence prediction, and nothing here
         # uses it.
         missing = [name for name in missing if not name.startswith("pooler.")]
     if auto_class == LANGUAGE_MODEL:
         # The head may have random weights, but not the transformer below it.
-        missing = [name for name in missing if name.startswith(own)]
+        missing = [name for name in missing if name.startswith(prefix)]
     if folder.is_adapter:
-        backbone, provided = merge_adapter(backbone, folder.first)
-        missing = [name for name in missing if name not in provided]
+        backbone, adapter_weights = merge_adapter(backbone, folder.first)
+        missing = [name for name in missing if name not in adapter_weights]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         advice = "fetch the model again"
@@ -319,11 +331,11 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
     layers = set()
     for name, _ in backbone.named_parameters():
-        layer, _, _ = name.removeprefix(own).rpartition(".")
+        layer, _, _ = name.removeprefix(prefix).rpartition(".")
         layers.add(f"{layer}.")
     for name in report["unexpected_keys"]:
         # A layer computes something else without its bias, scale or adapter.
-        if name.removeprefix(own).startswith(tuple(layers)):
+        if name.removeprefix(prefix).startswith(tuple(layers)):
             raise InputError(
                 f"{path} has the weights {name}, which that layer does not read: save the model merged"
             )
@@ -335,7 +347,9 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
 
 
 def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
-    """Merges the adapter in a folder into a transformer, and returns it with the names of the adapter's weights.
+    """Merges the adapter in a folder into a transformer. Returns it, and the names of the adapter's weights.
+
+    The names are without peft's prefix, as the transformer names its own weights.
 
     InputError if the adapter has no safetensors weights, has another base, or cannot be merged.
     """

@@ -44,7 +44,7 @@ CHUNK = 256  # pairs, or documents, whose token vectors are in memory together
 
 
 class Matches(NamedTuple):
-    """For each token, in order: the token, the best token of the other text, and their cosine."""
+    """The score of two texts, and for each token, in order: the token, the best token of the other text, the cosine."""
 
     score: float
     first: list[tuple[str, str, float]]  # the query's tokens
@@ -75,7 +75,8 @@ class LateInteraction(TokenModel, Retriever):
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
         if cls is not LateInteraction:
             return super().__new__(cls)
-        kind = find_opener(ModelName.parse(name), home)[0].model_class
+        opener, _ = find_opener(ModelName.parse(name), home)
+        kind = opener.model_class
         return super().__new__(kind if issubclass(kind, LateInteraction) else MaxSim)
 
     @classmethod
@@ -91,7 +92,7 @@ class LateInteraction(TokenModel, Retriever):
 
         Arguments and errors are as in `CrossEncoder.load`.
         """
-        model = open_model(name, None, dtype, device, home)
+        model = open_model(name, dtype=dtype, device=device, home=home)
         if isinstance(model, LateInteraction):
             return model
         return MaxSim(required(model, TokenModel))
@@ -121,7 +122,7 @@ class LateInteraction(TokenModel, Retriever):
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
-        """Scores pairs of texts: float32 (N,), in their order. For a ColBERT each is a query and a document."""
+        """Scores pairs of texts: float32 (N,), in their order. For a ColBERT a pair is a query and a document."""
         scores = np.empty(len(pairs), dtype=np.float32)
         for start in steps(range(0, len(pairs), CHUNK), on_progress, should_stop):
             part = pairs[start : start + CHUNK]
@@ -159,7 +160,7 @@ class LateInteraction(TokenModel, Retriever):
         return scores
 
     def matches(self, a: str, b: str) -> Matches:
-        """Returns the score of two texts, and the best token of the other text for each token."""
+        """Returns the score of two texts, and for each of their tokens the best token of the other text."""
         [first] = self.token_vectors([a], "query")
         [second] = self.token_vectors([b], "document")
         score = float(self._scores([first.hidden], [second.hidden])[0, 0])
@@ -174,6 +175,7 @@ class LateInteraction(TokenModel, Retriever):
         scores = []
         for query in queries:
             cosines = query @ tokens  # (T, sum of T_i)
+            # The best token of each document for each token of the query, summed over the query.
             score = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)  # (N,)
             if self.takes_mean:
                 score = score / len(query)
@@ -207,10 +209,11 @@ class MaxSim(LateInteraction):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Loads ``maxsim:<encoder>``. InputError, also if the model does not give token vectors."""
+        """Loads ``maxsim:<encoder>``. InputError if it cannot be opened, or does not give token vectors."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
-        encoder = open_model(replace(parsed, maxsim=False), None, dtype, device, home)
+        name = replace(parsed, maxsim=False)
+        encoder = open_model(name, dtype=dtype, device=device, home=home)
         return cls(required(encoder, TokenModel))
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
@@ -224,17 +227,19 @@ class MaxSim(LateInteraction):
                 # Special tokens belong to no word.
                 if word is not None or not self.is_symmetric:
                     rows.append(row)
-            tokens = [""]
-            hidden = np.zeros((1, text.hidden.shape[1]), np.float32)
             if rows:
                 tokens = [text.tokens[row] for row in rows]
                 hidden = normalize_rows(text.hidden[rows])
+            else:
+                tokens = [""]
+                hidden = np.zeros((1, text.hidden.shape[1]), np.float32)
+            # Words and offsets are not needed to compare tokens.
             vectors.append(TokenVectors(tokens, [], [], hidden))
         return vectors
 
 
 def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:
-    """Finds the best token of the other text for each token."""
+    """Finds for each token of ``text`` the best token of ``other``, and their cosine."""
     cosines = text.hidden @ other.hidden.T  # (T, T of the other)
     best = []
     for i, j in enumerate(cosines.argmax(axis=1)):

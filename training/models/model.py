@@ -136,8 +136,8 @@ class Model(ABC):
     def warn_of_truncation(self, cut: int) -> None:
         """Logs the number of sentences or pairs that were cut, if there are any."""
         if cut:
-            what = f"{self.input_noun} was" if cut == 1 else f"{self.input_noun}s were"
-            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
+            inputs_were = f"{self.input_noun} was" if cut == 1 else f"{self.input_noun}s were"
+            log.warning("%d %s cut at %d tokens", cut, inputs_were, self.max_length)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
         """Counts the tokens of texts or pairs, and finds the positions of the inputs that are cut.
@@ -262,20 +262,21 @@ class PairModel(Model):
             self.start_multi_process_pool()
         listed = pairs if isinstance(pairs, Sequence) else list(pairs)
         report = report or ReadReport()
-        before = report.truncated
+        truncated_before = report.truncated
 
         def compute(rows: Rows, on_rows: OnRows) -> np.ndarray:
             return self._compute_scores(rows, batch_size, should_stop, on_rows)
 
         parts = (self._read_pairs(listed, start) for start in range(0, len(listed), CHUNK))
+        # np.concatenate needs an array, even if there are no pairs.
         scores = [np.empty(0, dtype=np.float32)]
         with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
             scores += compute_chunks(parts, compute, report, progress, len(listed))
-        self.warn_of_truncation(report.truncated - before)
+        self.warn_of_truncation(report.truncated - truncated_before)
         results = np.concatenate(scores)
         if not convert_to_tensor:
             return results
-        # Models that compute without torch do not wait for it.
+        # It takes seconds, and some models compute without it.
         import torch
 
         return torch.from_numpy(results)
@@ -284,6 +285,7 @@ class PairModel(Model):
         """Reads the chunk of pairs that begins at ``start``. InputError if a pair is not two texts."""
         part = pairs[start : start + CHUNK]
         check_pairs(part, start)
+        # A pair may be a list, which is not hashable.
         distinct, inverse = numbered((first, second) for first, second in part)
         return self._chunk(distinct, inverse)
 
@@ -387,6 +389,7 @@ class VectorModel(Model, Retriever):
         for part in self.encode_stream(distinct, size, normalize, progress, should_stop, report):
             vectors[start : start + len(part)] = part
             start += len(part)
+        # `encode_stream` has counted the distinct sentences.
         report.inputs += n - len(distinct)
         return vectors if len(distinct) == n else vectors[inverse]
 
@@ -405,14 +408,14 @@ class VectorModel(Model, Retriever):
         once. While a GPU encodes a chunk, the next one is read and tokenised.
         """
         report = report or ReadReport()
-        before = report.truncated
+        truncated_before = report.truncated
 
         def compute(rows: Rows, on_rows: OnRows) -> np.ndarray:
             return self._vectors(rows, normalize, on_rows, should_stop, report)
 
         parts = self._read(chunks(sentences, chunk))
         yield from compute_chunks(parts, compute, report, on_progress)
-        self.warn_of_truncation(report.truncated - before)
+        self.warn_of_truncation(report.truncated - truncated_before)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
         """Encodes a batch of n distinct sentences: (n, D), not normalised."""
@@ -440,7 +443,8 @@ class VectorModel(Model, Retriever):
         check_pairs(pairs)
         # One call for both sides, so that a sentence of both is encoded once.
         sentences = [first for first, _ in pairs] + [second for _, second in pairs]
-        u, v = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
+        vectors = self.encode(sentences, True, on_progress, should_stop)
+        u, v = np.split(vectors, 2)
         return dot(u, v)
 
     def search(
@@ -466,12 +470,17 @@ class VectorModel(Model, Retriever):
             if on_progress is not None:
                 on_progress(done, len(documents))
 
-        query_vectors = query_model.encode(queries, None, should_stop=should_stop)
+        # The folder says whether vectors are normalised.
+        query_vectors = query_model.encode(queries, normalize=None, should_stop=should_stop)
         best_scores = np.empty((len(queries), 0))  # (Q, up to k)
         best_rows = np.empty((len(queries), 0), np.int64)  # (Q, up to k)
         offset = 0
         chunks_of_vectors = document_model.encode_stream(
-            documents, self.chunk_size, None, progress, should_stop
+            documents,
+            self.chunk_size,
+            normalize=None,
+            on_progress=progress,
+            should_stop=should_stop,
         )
         for chunk in chunks_of_vectors:
             index = SearchIndex(chunk, self.similarity_fn_name)
@@ -533,7 +542,7 @@ def sample_weights(module: Any, most: int) -> Iterator[tuple[str, np.ndarray]]:
 def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     """Returns the k of ``rows`` (n,) with the highest scores, best first; equal scores in the order of the rows."""
     if len(rows) > k:
-        # The k-th highest score and equal ones remain, so that only a few rows are sorted.
+        # Only rows with at least the k-th highest score are sorted.
         place = len(scores) - k
         is_high = scores >= np.partition(scores, place)[place]
         rows = rows[is_high]
@@ -547,8 +556,8 @@ ModelClass: TypeAlias = type[Model]
 class Opener(NamedTuple):
     """A kind of model: which names and folders belong to it, and the class that opens them.
 
-    ``claims`` is first called with the name and None. If no kind claims the name, it is called with
-    the folder too.
+    ``claims`` is first called with the name and None. If no kind claims the name alone, it is
+    called again with the name and the folder.
     """
 
     group: str  # the group of the kind in figures
@@ -568,7 +577,7 @@ class Opener(NamedTuple):
         return getattr(import_module(f"training.models.{module}"), class_name)
 
     def open(self, name: ModelName, **options: Any) -> Model:
-        """Opens a model by the class method ``load``, which takes its folder, dtype, device and home."""
+        """Opens a model by ``load`` of its class. The options are its folder, dtype, device and home."""
         return self.model_class.load(name, **options)
 
 
@@ -658,7 +667,8 @@ def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
 def opener_of(name: ModelName | str, home: str | Path | None = None) -> Opener:
     """Finds the kind of a model without a download. A model that is not on this machine counts as an encoder."""
     with suppress(InputError):
-        return find_opener(ModelName.parse(name), home, fetch=False)[0]
+        opener, _ = find_opener(ModelName.parse(name), home, fetch=False)
+        return opener
     return OPENERS[-1]
 
 
@@ -702,6 +712,7 @@ def required(model: Model, type_: type[M]) -> M:
     """Returns the model if it is of this type. InputError otherwise."""
     if isinstance(model, type_):
         return model
+    # It has vectors, so the tokens or the weights are missing.
     if isinstance(model, VectorModel) and issubclass(type_, VectorModel | TokenModel):
         raise vectors_only(model)
     raise InputError(
@@ -710,7 +721,7 @@ def required(model: Model, type_: type[M]) -> M:
 
 
 def vectors_only(model: Model) -> InputError:
-    """Makes the error for a model whose tokens or weights are needed but not available."""
+    """Makes the error for a model whose tokens or weights are needed, but which gives vectors only."""
     return InputError(
         f"{model.name} is {_with_article(model.kind)}, which gives vectors only: {model.why_vectors_only}; choose a "
         "model by name"

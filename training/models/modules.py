@@ -18,7 +18,10 @@ from training.errors import InputError
 from training.models.files import load_weights, read_object, write_json, write_tensors
 from training.models.folder import ModelFormat
 
-_ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "torch.nn.")
+# The modules of torch.nn that a folder may name an activation in.
+_ACTIVATION_MODULES = ("torch.nn.modules.activation", "torch.nn.modules.linear", "torch.nn")
+TANH = "torch.nn.modules.activation.Tanh"
+IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 class SentenceModule(nn.Module, ABC):
@@ -67,7 +70,7 @@ class Dense(SentenceModule):
         in_features: int,
         out_features: int,
         bias: bool = True,
-        activation: str = "torch.nn.modules.activation.Tanh",
+        activation: str = TANH,
         use_residual: bool = False,
     ) -> None:
         super().__init__()
@@ -84,17 +87,13 @@ class Dense(SentenceModule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> Dense:
-        before = config.get("in_features")
-        after = config.get("out_features")
-        if not isinstance(before, int) or not isinstance(after, int) or min(before, after) < 1:
+        sizes: tuple[Any, Any] = (config.get("in_features"), config.get("out_features"))
+        if not all(isinstance(size, int) and size >= 1 for size in sizes):
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
-        # The default is Tanh; null stands for no activation.
-        activation = config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh")
-        if not activation:
-            activation = f"{_ACTIVATIONS[1]}Identity"
+        # null stands for no activation.
+        activation = config.get("activation_function", TANH) or IDENTITY
         return cls(
-            before,
-            after,
+            *sizes,
             bool(config.get("bias", True)),
             str(activation),
             bool(config.get("use_residual")),
@@ -187,11 +186,11 @@ def activation_named(name: str) -> nn.Module:
     Nothing is imported from a path in a file: only the last part is looked up, among the
     activations of torch.nn. InputError if there is no such activation, or it needs arguments.
     """
-    kind = name.rsplit(".", 1)[-1]
-    activation = getattr(nn, kind, None)
-    place = getattr(activation, "__module__", "")
-    is_activation = activation is nn.Identity or place == "torch.nn.modules.activation"
-    if activation is None or not is_activation or name.removesuffix(kind) not in _ACTIVATIONS:
+    module, _, class_name = name.rpartition(".")
+    activation: Any = getattr(nn, class_name, None)
+    defined_in = getattr(activation, "__module__", "")
+    is_activation = activation is nn.Identity or defined_in == "torch.nn.modules.activation"
+    if not is_activation or module not in _ACTIVATION_MODULES:
         raise InputError(
             f"the activation {name} is none of torch.nn's, which are the only ones loaded by name"
         )

@@ -109,12 +109,14 @@ class PairTokenizer:
 
     @tokenizing()
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
+        # As in sentence-transformers, the prompt belongs to the first text.
         if self.prompt:
             pairs = [(self.prompt + a, b) for a, b in pairs]
         rows = []
         if not self.separately:
             parts = [(self._part(a), self._part(b)) for a, b in pairs]
             for encoding in self._rust.encode_batch_fast(parts):
+                # The first text and its special tokens have the type 0.
                 split = encoding.type_ids.count(0)
                 rows.append(PairRow(encoding.ids, split, bool(encoding.overflowing)))
             return rows

@@ -76,6 +76,7 @@ def random_parts(
     form = own_form(DEFAULT_MODEL, folder)
     backbone = random_backbone(layers, dimension, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)
+    # What the default model does after its transformer is left out.
     form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
     return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
 
@@ -100,6 +101,7 @@ def random_backbone(
         raise InputError(
             f"scratch:{layers}x{dimension} is out of range: 1 to 24 layers, 32 to 1024 dimensions in steps of 32"
         )
+    # 64 as in BERT, or 32 as in MiniLM.
     head_size = 64 if dimension >= 512 and dimension % 64 == 0 else 32
     config = BertConfig(
         vocab_size=vocabulary,
@@ -143,6 +145,7 @@ def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Token
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     learner.train_from_iterator(sentences, trainer)
+    # The letters are not special tokens of the result.
     pieces = models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"])
     tokenizer: Any = Tokenizer(pieces)
     tokenizer.normalizer = learner.normalizer
@@ -188,8 +191,9 @@ def random_word_parts(
     texts = list(dict.fromkeys(sentences))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        words = _words(name, texts, home)
+        words = _choose_words(name, texts, home)
         dimension = words.vectors.shape[1]
+        # Row 0 is the padding.
         vectors = torch.cat([torch.zeros(1, dimension), words.vectors])
         tokenizer = WhitespaceTokenizer(
             [PADDING_TOKEN, *words.forms], stop_words=[], do_lower_case=True
@@ -210,31 +214,40 @@ def random_word_parts(
     return EncoderParts(backbone, tokenizer, form, f"random weights over {words.source}", head)
 
 
-def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
-    occurring: dict[str, None] = {}
+def _choose_words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
+    """Returns the words of the texts and GloVe's frequent words, with GloVe's vectors.
+
+    Without GloVe, returns the words of the texts, with random vectors. InputError, with the
+    ``name`` of the network, if there are none.
+    """
+    # A dictionary, as a set has no order.
+    words: dict[str, None] = {}
     for text in texts:
         for piece in text.lower().split():
             word = piece.strip(string.punctuation)
             if _has_letters(word):
-                occurring[word] = None
+                words[word] = None
     try:
         forms, table = read_glove(home)
-        return _of_glove(forms, table, occurring)
+        return _words_of_glove(forms, table, words)
     except NotFoundError as error:
-        if not occurring:
+        if not words:
             raise InputError(
                 f"{name} has no words without GloVe or a run's training data: {error}"
             ) from error
-    vectors = torch.randn(len(occurring), RANDOM_DIMENSION) * RANDOM_DEVIATION
-    source = f"random word vectors, as GloVe is not here: {len(occurring):,} words of the data"
-    return Words(list(occurring), vectors, source, are_random=True)
+    vectors = torch.randn(len(words), RANDOM_DIMENSION) * RANDOM_DEVIATION
+    source = f"random word vectors, as GloVe is not here: {len(words):,} words of the data"
+    return Words(list(words), vectors, source, are_random=True)
 
 
-def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str]) -> Words:
-    """Collects occurring and frequent words with GloVe's vectors. Words like don't get the mean of their parts."""
+def _words_of_glove(forms: Sequence[str], table: np.ndarray, words: Iterable[str]) -> Words:
+    """Collects GloVe's vectors of its frequent words and of ``words``. A word like don't gets the mean of its parts.
+
+    Words that GloVe does not have are left out.
+    """
     row_of = {form: row for row, form in enumerate(forms)}
     rows = {form: [row] for row, form in enumerate(forms[:FREQUENT]) if _has_letters(form)}
-    for word in occurring:
+    for word in words:
         parts = [word] if word in row_of else TREEBANK.findall(word)
         if parts and all(part in row_of for part in parts):
             rows.setdefault(word, [row_of[part] for part in parts])

@@ -48,17 +48,17 @@ def load_retriever(name: str, load: Callable[[str], Model] | None = None) -> Ret
         print([documents[row] for row in rows])
     """
     load = load or open_model
-    first, mark, cross_encoder = name.strip().partition(RERANK)
-    model = first.removesuffix(FUSED)
-    retriever: Retriever = Bm25() if model == BM25 else as_retriever(load(model))
-    if model != first:
+    first_name, rerank, reranker_name = name.strip().partition(RERANK)
+    model_name = first_name.removesuffix(FUSED)
+    retriever: Retriever = Bm25() if model_name == BM25 else as_retriever(load(model_name))
+    if first_name.endswith(FUSED):
         retriever = Hybrid([retriever, Bm25()])
-    if not mark:
+    if not rerank:
         return retriever
-    reranker = load(cross_encoder)
+    reranker = load(reranker_name)
     if isinstance(reranker, VectorModel):
         raise InputError(
-            f"{cross_encoder} is no cross-encoder; choose one such as minilm-stsb, or maxsim:NAME"
+            f"{reranker_name} is no cross-encoder; choose one such as minilm-stsb, or maxsim:NAME"
         )
     return Reranked(retriever, reranker)
 
@@ -91,19 +91,20 @@ class Hybrid(Retriever):
         rankings = [part.search(queries, documents, depth, **watch) for part in self.parts]
         fused = []
         for rankings_of_query in zip(*rankings, strict=True):
-            rows, places = np.unique(np.concatenate(rankings_of_query), return_inverse=True)
+            # The distinct documents, and for each rank the position of its document among them.
+            rows, positions = np.unique(np.concatenate(rankings_of_query), return_inverse=True)
             weights = []
             for ranking in rankings_of_query:
                 ranks = np.arange(1, len(ranking) + 1)
                 weights.append(1 / (RANK_CONSTANT + ranks))
-            scores = np.bincount(places, np.concatenate(weights), len(rows))
+            scores = np.bincount(positions, weights=np.concatenate(weights))
             fused.append(best_rows(rows, scores, k))
         return fused
 
 
 @dataclass(frozen=True)
 class Reranked(Retriever):
-    """A retriever whose best ``depth`` documents a model ranks again. The documents below keep their places."""
+    """Ranks the best ``depth`` documents of a retriever again with a model. The documents below keep their places."""
 
     first: Retriever
     model: Model
@@ -126,5 +127,7 @@ class Reranked(Retriever):
             else:
                 scores = self.model.score([(queries[query], document) for document in candidates])
                 best = np.argsort(-scores, kind="stable")
-            ranking[query] = np.concatenate([head[best], rest])[:k]
+            # A retriever may leave documents out, such as the ones without a word of the query.
+            others = np.setdiff1d(np.arange(len(head)), best)
+            ranking[query] = np.concatenate([head[best], head[others], rest])[:k]
         return ranking

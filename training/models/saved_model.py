@@ -39,15 +39,17 @@ class SavedModel(VectorModel):
             )
         try:
             tensorflow = import_module("tensorflow")
-            saved = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
-            saved.ParseFromString((folder / "saved_model.pb").read_bytes())
+            program = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
+            program.ParseFromString((folder / "saved_model.pb").read_bytes())
             operations = set[str]()
-            for part in saved.meta_graphs:
+            for part in program.meta_graphs:
                 operations |= {node.op for node in part.graph_def.node}
                 for function in part.graph_def.library.function:
                     operations |= {node.op for node in function.node_def}
-            if refused := sorted(operations & FORBIDDEN):
-                raise ValueError(f"it holds {', '.join(refused)}")  # noqa: TRY301 - becomes one sentence below
+            forbidden = sorted(operations & FORBIDDEN)
+            if forbidden:
+                # It becomes one sentence below.
+                raise ValueError(f"it holds {', '.join(forbidden)}")  # noqa: TRY301
             loaded = tensorflow.saved_model.load(str(folder))
             model.call = loaded
             if not callable(loaded):
@@ -58,7 +60,8 @@ class SavedModel(VectorModel):
             raise InputError(
                 f"a SavedModel needs TensorFlow: {install_command('use')} installs it"
             ) from error
-        except Exception as error:  # TensorFlow raises its own classes, protobuf others
+        except Exception as error:
+            # TensorFlow and protobuf raise errors of many kinds.
             raise InputError(
                 f"{folder} cannot be opened as an encoder of sentences: {first_line(error)}"
             ) from error

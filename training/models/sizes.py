@@ -13,6 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from training.errors import InputError, first_line
 from training.models.files import WEIGHTS, check_finite, read_object, read_tensors
 
@@ -50,6 +52,7 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     if not isinstance(index, dict):
         raise InputError(f"{folder / INDEX} lists no weights; fetch the model again")
     for name in index.values():
+        # On Windows the backslash separates folders too.
         if not isinstance(name, str) or Path(name).name != name or "\\" in name:
             raise InputError(
                 f"{folder} has weights in {str(name)[:80]!r}, which is outside of it; fetch the model again"
@@ -71,11 +74,11 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
 
 def check_backbone(folder: Path, backbone: Any) -> None:
     """Raises InputError if a weight is not finite, or the padding token that positions start from is missing."""
-    # The command line reads folders before it imports torch, transformers and safetensors, which
-    # take seconds.
+    # The command line reads folders before it imports torch and transformers, which take seconds.
     import torch
 
-    embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
+    base_model = getattr(backbone, "base_model", None)
+    embeddings = getattr(base_model, "embeddings", None)
     # RoBERTa and similar models count positions from the padding token. A plain table, as in Mamba,
     # has no positions.
     is_table = isinstance(embeddings, torch.nn.Embedding)
@@ -106,13 +109,13 @@ def check_module_sizes(folder: Path) -> None:
 
 def read_shapes(folder: Path) -> dict[str, list[int]]:
     """Reads the shapes of all weights in a folder, by name, from the headers only. InputError if one is damaged."""
-    from safetensors import SafetensorError, safe_open
-
     shapes: dict[str, list[int]] = {}
     for file in sorted(folder.glob("[!.]*.safetensors")):
         try:
             with safe_open(file, "np") as weights:
-                shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
+                # It cannot be iterated like a dictionary.
+                for name in weights.keys():  # noqa: SIM118
+                    shapes[name] = weights.get_slice(name).get_shape()
         except (OSError, SafetensorError) as error:
             raise InputError(
                 f"{file} is damaged ({first_line(error)}); fetch the model again"
@@ -121,6 +124,7 @@ def read_shapes(folder: Path) -> dict[str, list[int]]:
 
 
 def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
+    """Raises InputError for a setting that would fetch code, or that transformers does not follow."""
     for name in FOREIGN:
         if settings.get(name):
             raise InputError(
@@ -128,6 +132,7 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
             )
     for name in ATTENTION:
         attention = settings.get(name)
+        # transformers has flash attention itself, and fetches any other name from the Hub.
         is_flash = str(attention).startswith("flash_attention")
         if attention not in OWN_ATTENTION and not is_flash:
             raise InputError(
@@ -165,6 +170,7 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
 def _check_sizes(
     file: Path, settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
 ) -> None:
+    """Raises InputError if the settings announce sizes that weights of these shapes cannot have."""
     layers = _first_size(file, settings, LAYERS)
     width = _first_size(file, settings, WIDTHS)
     largest = max(chain.from_iterable(shapes.values()), default=0)
@@ -173,7 +179,7 @@ def _check_sizes(
             raise InputError(
                 f"{file} announces {name} {size:,}, but no weight is larger than {largest:,}; fetch it again"
             )
-    # DeBERTa states 0 types of tokens.
+    # DeBERTa states 0 types of tokens, which is not a size.
     positions = (*POSITIONS, "type_vocab_size") if settings.get("type_vocab_size") else POSITIONS
     for name, size in _sizes(file, settings, positions):
         if size > MOST_POSITIONS:
@@ -185,6 +191,7 @@ def _check_sizes(
     most_layers = MOST_LAYERS
     if not is_shared:
         indices = [match[1] for match in map(_LAYER_INDEX.search, shapes) if match]
+        # int() raises an error for a very long number.
         counts = [int(index) + 1 for index in indices if len(index) < 6]
         most_layers = max(counts, default=MOST_LAYERS)
     if layers and layers > most_layers:
@@ -192,10 +199,11 @@ def _check_sizes(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
         )
     numbers = sum(map(math.prod, shapes.values()))
-    own_layers = 1
+    stored_layers = 1
     if layers and not is_shared:
-        own_layers = layers
-    if width and own_layers * width**2 > max(numbers, 1):
+        stored_layers = layers
+    # Each layer has at least one matrix of the width.
+    if width and stored_layers * width**2 > max(numbers, 1):
         raise InputError(
             f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only {numbers:,} "
             "numbers; fetch the model again"
@@ -203,17 +211,21 @@ def _check_sizes(
 
 
 def _first_size(file: Path, settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    """Returns the first of the settings that is there; None if none is."""
     return next((size for _, size in _sizes(file, settings, names)), None)
 
 
 def _sizes(
     file: Path, settings: Mapping[str, Any], names: tuple[str, ...]
 ) -> Iterator[tuple[str, int]]:
-    """Yields (name, value) for each of the settings that is there. InputError if it is not a whole number above 0."""
+    """Yields (name, value) for each of the settings that is there. InputError if it is not a whole number above 0.
+
+    Settings of a nested configuration are left out.
+    """
     for name in names:
-        size = settings.get(name, {})
-        if isinstance(size, dict):
+        if name not in settings or isinstance(settings[name], dict):
             continue
+        size = settings[name]
         # bool is a subclass of int.
         if type(size) is not int or size < 1:
             raise InputError(

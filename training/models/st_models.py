@@ -41,7 +41,14 @@ from training.models.folder import (
     role_prompt,
 )
 from training.models.lexical import SparseModel
-from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importing, quiet, unopened
+from training.models.loading import (
+    NO_LIMIT,
+    as_in_file,
+    check_tokens,
+    importing,
+    opening_error,
+    quiet,
+)
 from training.models.maxsim import LateInteraction
 from training.models.model import Model, Pair, PairModel, VectorModel, log, sample_weights
 from training.models.sizes import check_backbone, read_shapes
@@ -79,7 +86,7 @@ class STModel(Model):
     _computing: threading.Lock
 
     def __init__(self, name: ModelName | Path | str | None = None, **options: Any) -> None:
-        """Opens a model by name with the arguments of `load`. Without a name it is empty."""
+        """Opens a model by name with the arguments of `load`, which fills a model without a name."""
         if name is not None:
             vars(self).update(vars(self.load(name, **options)))
 
@@ -111,7 +118,7 @@ class STModel(Model):
         return opened.with_settings(parsed)
 
     def _prepare(self, folder: ModelFolder) -> None:
-        """Sets the attributes of all models from the opened one."""
+        """Sets the attributes that depend on the library's model. Subclasses add their own."""
         self.prompts = dict(self.model.prompts)
         self.default_prompt = self.model.default_prompt_name
         self.prompt = self.prompts.get(self.default_prompt, "")
@@ -141,6 +148,7 @@ class STModel(Model):
         text = "a " * length
         sample = [text, "a"] if isinstance(self, PairModel) else text
         ids = self.model.preprocess([sample])["input_ids"]
+        # Not all modules of the library take ids of the shape (B, T).
         return ids.shape[-1] if ids.ndim == 2 else length
 
     @property
@@ -182,7 +190,8 @@ class STModel(Model):
     @tokenizing()
     def _compute(self, sentences: Sequence[str], **options: Any) -> Any:
         """Computes texts with the library, with the prompt and in the role of this model."""
-        encode = getattr(self.model, f"encode_{self.role}" if self.role else "encode")
+        method = f"encode_{self.role}" if self.role else "encode"
+        encode = getattr(self.model, method)
         readable = self._tokenizer.readable(sentences)
         with self._computing:
             return encode(readable, prompt=self.prompt, show_progress_bar=False, **options)
@@ -213,30 +222,33 @@ def open_library(
             )
     except Exception as error:
         # The library and transformers raise errors of many kinds about settings and files.
-        raise unopened(folder.path, "by sentence-transformers", error) from error
+        raise opening_error(folder.path, "by sentence-transformers", error) from error
     model.eval()
     if dtype == torch.float32:
         # Static embeddings may be stored in half precision.
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
-    tables = []
+    # The sizes of the tables of token vectors.
+    sizes = []
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-            tables.append(module.num_embeddings)
+            sizes.append(module.num_embeddings)
     tokens = len(model.tokenizer.get_vocab())
-    if model.transformers_model is None and tables and tokens > max(tables):
+    largest = max(sizes, default=tokens)
+    if model.transformers_model is None and tokens > largest:
         raise InputError(
-            f"{folder.path} has {tokens:,} tokens, but vectors for {max(tables):,} only; fetch it again"
+            f"{folder.path} has {tokens:,} tokens, but vectors for {largest:,} only; fetch it again"
         )
+    # The transformers in it read texts as their tokenizer.json says.
     for module in model.modules():
         backbone = getattr(module, "model", None)
         tokenizer = getattr(module, "tokenizer", None)
         if backbone is not None and getattr(tokenizer, "is_fast", False):
-            fitting = as_in_file(tokenizer, folder.first)
-            if fitting is not tokenizer:
-                module.processor = fitting
-            check_tokens(folder.path, fitting, backbone)
+            file_tokenizer = as_in_file(tokenizer, folder.first)
+            if file_tokenizer is not tokenizer:
+                module.processor = file_tokenizer
+            check_tokens(folder.path, file_tokenizer, backbone)
     return model
 
 
@@ -248,6 +260,7 @@ def check_classes(folder: ModelFolder) -> None:
     from sentence_transformers.util import import_from_string
 
     for name in folder.classes():
+        # The library reads it as a Dense of its own.
         if name.startswith(PYLATE):
             continue
         try:
@@ -264,7 +277,10 @@ def check_classes(folder: ModelFolder) -> None:
 
 
 def _check_numbers(folder: ModelFolder, model: Any) -> None:
-    """Raises InputError if a transformer has more weights than its files. transformers fills in missing weights."""
+    """Raises InputError if a transformer has more weights than its files.
+
+    transformers fills in missing weights with random numbers.
+    """
     backbone = model.transformers_model
     if backbone is None or not (folder.weights / WEIGHTS).is_file():
         return
@@ -272,6 +288,7 @@ def _check_numbers(folder: ModelFolder, model: Any) -> None:
     # named_parameters() returns shared weights once.
     needed = 0
     for name, weights in backbone.named_parameters():
+        # Many folders lack BERT's pooler, and nothing here uses it.
         if "pooler." not in name:
             needed += weights.numel()
     if needed > stored:
@@ -288,6 +305,7 @@ class STEncoder(STModel, VectorModel):
     def _prepare(self, folder: ModelFolder) -> None:
         super()._prepare(folder)
         self.similarity_fn_name = self.model.similarity_fn_name
+        # Some modules do not state their dimension.
         self.dimension = self.model.get_embedding_dimension() or len(self.model.encode("a"))
 
     @property
@@ -328,9 +346,10 @@ class STEncoder(STModel, VectorModel):
             log.warning(self.prompt_advice)
             self.prompt_advice = ""
         for part in parts:
-            distinct, inverse = numbered(part)
-            ids, cut = self._tokenizer.ids(distinct)
-            yield Chunk(distinct, inverse, [distinct[at] for at in cut], sum(map(len, ids)))
+            # The library tokenizes the sentences again, so they stay texts.
+            chunk = self._tokenizer.chunk(part)
+            distinct, _ = numbered(part)
+            yield chunk._replace(rows=distinct)
 
 
 class STCrossEncoder(STModel, PairModel):
@@ -358,6 +377,7 @@ class STCrossEncoder(STModel, PairModel):
                 scores = self.model.predict(
                     pairs,
                     prompt=self.prompt,
+                    # 32 is the library's default.
                     batch_size=batch_size or 32,
                     show_progress_bar=False,
                 )
@@ -374,7 +394,7 @@ class STCrossEncoder(STModel, PairModel):
         lengths = [len(first) + len(second) for first, second in zip(firsts, seconds, strict=True)]
         cut = []
         if self.max_length is not None:
-            cut = [at for at, length in enumerate(lengths) if length > self.max_length]
+            cut = [row for row, length in enumerate(lengths) if length > self.max_length]
         return sum(lengths), cut
 
     def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
@@ -382,11 +402,11 @@ class STCrossEncoder(STModel, PairModel):
         firsts = self._tokenizer.readable([first for first, _ in pairs])
         seconds = self._tokenizer.readable([second for _, second in pairs])
         rows = list(zip(firsts, seconds, strict=True))
-        return Chunk(rows, inverse, [pairs[at] for at in cut], tokens)
+        return Chunk(rows, inverse, [pairs[row] for row in cut], tokens)
 
 
 class Term(NamedTuple):
-    """A token, its weight in two texts, and the product of the weights, its share of the dot product."""
+    """A token and its weights in two texts. ``share``, the product of both, is its part of the dot product."""
 
     token: str
     first: float
@@ -419,6 +439,7 @@ class SparseEncoder(STModel, SparseModel):
         super()._prepare(folder)
         self.dimension = self._compute(["a"]).shape[-1]
         names = self.model.tokenizer.convert_ids_to_tokens(range(self.vocabulary_size))
+        # Without names for all columns, the columns are numbered.
         if len(names) != self.dimension:
             names = [str(row) for row in range(self.dimension)]
         self.vocabulary = names
@@ -438,6 +459,7 @@ class SparseEncoder(STModel, SparseModel):
     ) -> csr_matrix:
         """Encodes sentences: sparse float32 (N, V), in their order. ``vocabulary`` names the columns."""
         listed = texts(sentences)
+        # vstack needs a block, even if there are no sentences.
         blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
             output = self._compute(listed[start : start + BATCH], save_to_cpu=True)
@@ -473,7 +495,7 @@ class MultiVectorModel(STModel, LateInteraction):
         outputs = model._compute(texts(sentences), output_value=None, convert_to_numpy=False)
         vectors = []
         for text in outputs:
-            is_counted = text["attention_mask"].bool()
+            is_counted = text["attention_mask"].bool()  # (T,)
             hidden = text["token_embeddings"][is_counted].float().cpu().numpy()  # (T, D)
             names = self.model.tokenizer.convert_ids_to_tokens(text["input_ids"][is_counted])
             if not len(hidden):

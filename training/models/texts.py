@@ -70,7 +70,8 @@ class ReadReport:
     truncated: int = 0  # unique inputs that were cut at max_length
     not_finite: int = 0  # inputs whose vector or score is NaN or infinite
     seconds: float = 0.0
-    cut: set[Any] | None = None  # pass an empty set to collect the inputs that were cut
+    # Pass an empty set to collect the inputs that were cut.
+    cut: set[Any] | None = None
     # Pass an empty dict to collect texts that a server refuses, with its reasons.
     refused: dict[str, str] | None = None
 
@@ -90,10 +91,10 @@ class ReadReport:
 
 
 class Chunk(NamedTuple):
-    """The distinct sentences or pairs of a chunk."""
+    """The distinct sentences or pairs of a chunk, as a model reads them."""
 
     rows: Rows
-    inverse: list[int]  # the position of each input in ``rows``
+    inverse: list[int]  # for each input of the chunk, its position in ``rows``
     cut: Sequence[Hashable] = ()  # inputs that were cut
     tokens: int = 0
 
@@ -110,13 +111,14 @@ def compute_chunks(
     ``on_progress`` is called with the number of inputs that are done, and ``total``.
     """
     started = time.perf_counter()
-    seconds = report.seconds
+    seconds_before = report.seconds
     done = 0
     for part in parts:
         count = len(part.inverse)
         distinct = len(part.rows)
         report.add_cut(part.cut, len(part.cut))
 
+        # The defaults keep the values of this chunk.
         def on_rows(rows: int, before: int = done, share: float = count / distinct) -> None:
             if on_progress is not None:
                 on_progress(before + round(rows * share), total)
@@ -135,12 +137,13 @@ def compute_chunks(
         yield results
         done += count
         report.inputs += count
-        report.seconds = seconds + time.perf_counter() - started
+        report.seconds = seconds_before + time.perf_counter() - started
 
 
 def numbered(inputs: Iterable[T]) -> tuple[list[T], list[int]]:
     """Returns the distinct texts or pairs, and the position of each input among them."""
     positions: dict[T, int] = {}
+    # An equal text that came before keeps its position.
     inverse = [positions.setdefault(text, len(positions)) for text in inputs]
     return list(positions), inverse
 
@@ -148,39 +151,41 @@ def numbered(inputs: Iterable[T]) -> tuple[list[T], list[int]]:
 def first_positions(sentences: Sequence[str]) -> np.ndarray:
     """Returns for each sentence the position of the first equal one: int64 (N,)."""
     positions: dict[str, int] = {}
-    return np.fromiter(
-        map(positions.setdefault, sentences, count()), dtype=np.int64, count=len(sentences)
-    )
+    # setdefault returns the position of an equal sentence that came before.
+    first = map(positions.setdefault, sentences, count())
+    return np.fromiter(first, dtype=np.int64, count=len(sentences))
 
 
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
-    """Returns the sentences as a list. InputError with the number of one that is not text; ``offset`` came before."""
-    checked = list(_listed(sentences))
-    if set(map(type, checked)) <= {str}:
-        return checked
-    for number, text in enumerate(checked, offset + 1):
+    """Returns the sentences as a list. InputError with the number of one that is not text, after ``offset`` others."""
+    _check_is_list(sentences)
+    listed = list(sentences)
+    # This is faster than the loop, and nearly always enough.
+    if set(map(type, listed)) <= {str}:
+        return listed
+    for number, text in enumerate(listed, offset + 1):
         if not isinstance(text, str):
             problem = f"sentence {number} is {type(text).__name__}, not text"
             if isinstance(text, tuple | list):
                 problem += "; join its texts, or score pairs with a CrossEncoder"
             raise InputError(problem)
-    return checked
+    return listed
 
 
-def _listed(sentences: Iterable[str]) -> Iterable[str]:
-    """Returns the sentences. InputError for a text, a mapping or a table, whose items are letters, keys or columns."""
+def _check_is_list(sentences: Iterable[str]) -> None:
+    """Raises InputError for a text, a mapping or a table, whose items are letters, keys or columns."""
     if isinstance(sentences, str | Mapping) or getattr(sentences, "ndim", 1) != 1:
         kind = type(sentences).__name__
         raise InputError(
             f"a list of sentences is needed, not a {kind}; give one column, or put one string into a list"
         )
-    return sentences
 
 
 def chunks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
     """Yields lists of ``size`` sentences. InputError as in `texts`."""
+    _check_is_list(sentences)
     done = 0
-    remaining = iter(_listed(sentences))
+    remaining = iter(sentences)
     while part := texts(islice(remaining, size), done):
         yield part
         done += len(part)

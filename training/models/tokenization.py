@@ -154,8 +154,10 @@ class SubwordTokenizer(TextTokenizer):
         if not self.prompt:
             return 0
         ids = self._rust.encode(self.prompt, add_special_tokens=self._adds_special).ids
-        ends_in_special = bool(ids) and ids[-1] in self._special_ids
-        return len(ids) - ends_in_special
+        # A special token at the end follows the text, not the prompt.
+        if ids and ids[-1] in self._special_ids:
+            return len(ids) - 1
+        return len(ids)
 
     def _prepare(self, sentences: Iterable[str]) -> list[str]:
         prepared = self.readable(sentences)
@@ -218,18 +220,24 @@ def text_tokenizer(tokenizer: Any, model_format: ModelFormat) -> TextTokenizer:
     if not isinstance(backend, Tokenizer):
         return WordTokenizer(tokenizer, model_format)
     if backend is tokenizer:
+        # A static embedding uses the Rust tokenizer, without special tokens.
         unknown: Any = getattr(tokenizer.model, "unk_token", None)
-        unknown_id = None if unknown is None else tokenizer.token_to_id(unknown)
         return SubwordTokenizer(
-            tokenizer, model_format, 0, (), "right", unknown_id, adds_special=False
+            tokenizer,
+            model_format,
+            pad_id=0,
+            special_ids=(),
+            direction="right",
+            unknown_id=None if unknown is None else tokenizer.token_to_id(unknown),
+            adds_special=False,
         )
     return SubwordTokenizer(
         backend,
         model_format,
-        int(tokenizer.pad_token_id or 0),
-        tokenizer.all_special_ids,
-        tokenizer.truncation_side,
-        tokenizer.unk_token_id,
+        pad_id=int(tokenizer.pad_token_id or 0),
+        special_ids=tokenizer.all_special_ids,
+        direction=tokenizer.truncation_side,
+        unknown_id=tokenizer.unk_token_id,
     )
 
 
@@ -275,7 +283,7 @@ def are_unknown(
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
 
-    def unknown(candidates: set[str]) -> set[str]:
+    def find_unknown(candidates: set[str]) -> set[str]:
         ordered = sorted(candidates)
         encodings = tokenizer.encode_batch_fast(ordered, add_special_tokens=False)
         unknown_texts = set()
@@ -290,14 +298,15 @@ def are_unknown(
                 unknown_texts.add(text)
         return unknown_texts
 
-    # Nearly all texts begin with a word that the model knows, and many with the same one.
+    # Nearly all texts begin with a word that the model knows, and many with the same one. Only the
+    # others are tokenized whole.
     first_words = ["".join(text.split(maxsplit=1)[:1]) for text in prepared]
-    unknown_words = unknown(set(first_words)) - {""}
+    unknown_words = find_unknown(set(first_words)) - {""}
     candidates = set()
     for text, word in zip(prepared, first_words, strict=True):
         if word in unknown_words:
             candidates.add(text)
-    unknown_texts = unknown(candidates)
+    unknown_texts = find_unknown(candidates)
     return [text in unknown_texts for text in prepared]
 
 
@@ -305,14 +314,19 @@ def read_part(text: str, tokenizer: Tokenizer) -> str:
     """Returns a beginning of a long text that contains all tokens before the cut, and short texts unchanged.
 
     A tokenizer truncates only after it has made tokens of every word, 300 bytes each. A text of 50
-    MB would take 6 GB. If ``tokenizer`` does not truncate, the text is returned unchanged.
+    MB would take 6 GB. If ``tokenizer`` does not truncate, or cuts the beginning of texts, the text
+    is returned unchanged.
     """
     truncation = tokenizer.truncation
-    if len(text) <= SHORT_TEXT or not truncation or truncation["direction"] == "left":
+    if len(text) <= SHORT_TEXT or not truncation:
+        return text
+    # It reads the end of texts.
+    if truncation["direction"] == "left":
         return text
     size = max(SHORT_TEXT, CHARACTERS_PER_TOKEN * int(truncation["max_length"]))
     while len(text) > size:
         beginning = text[:size]
+        # The last word of the beginning may be incomplete.
         whole_words = beginning.rsplit(maxsplit=1)[0] if beginning.strip() else beginning
         if tokenizer.encode_batch_fast([replace_surrogates(whole_words)])[0].overflowing:
             return whole_words

@@ -21,14 +21,11 @@ class WordBackbone(nn.Module):
         super().__init__()
         self.words = words
         self.lstm = lstm
+        # In order.
+        self.modules_before_pooling = [words] if lstm is None else [words, lstm]
         width = self.modules_before_pooling[-1].get_embedding_dimension()
         # The part of a transformer's config that is used.
         self.config = SimpleNamespace(hidden_size=width, model_type="WordEmbeddings")
-
-    @property
-    def modules_before_pooling(self) -> list[Any]:
-        """The modules in order."""
-        return [self.words] if self.lstm is None else [self.words, self.lstm]
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Returns the table of word vectors."""
@@ -50,7 +47,8 @@ class WordBackbone(nn.Module):
         mask = torch.ones(hidden.shape[:2]) if attention_mask is None else attention_mask
         features = {"token_embeddings": hidden, "sentence_lengths": mask.long().sum(dim=1)}
         states = self.lstm(features)["token_embeddings"]  # (B, longest, H)
-        states = F.pad(states, (0, 0, 0, hidden.shape[1] - states.shape[1]))
+        # The LSTM leaves out positions that are padding in all texts.
+        states = F.pad(states, (0, 0, 0, hidden.shape[1] - states.shape[1]))  # (B, T, H)
         if input_ids is not None:
             # A text without words gets zeros.
             states = states * input_ids.ne(0)[..., None]

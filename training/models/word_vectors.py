@@ -95,8 +95,8 @@ def read_array(path: Path) -> np.ndarray:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path} is not an array of numbers: {first_line(error)}") from error
-    is_decimal = array.dtype.kind == "f"
-    if array.ndim != 2 or array.size == 0 or not is_decimal:
+    has_rows = array.ndim == 2 and array.size > 0
+    if not has_rows or array.dtype.kind != "f":
         raise InputError(
             f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}"
         )

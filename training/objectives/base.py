@@ -70,7 +70,8 @@ class Objective:
     scores_pairs: ClassVar[bool] = False
     # Whether it trains a language model, by the logits of tokens.
     predicts_tokens: ClassVar[bool] = False
-    # The figure that selects the best model; None = spearman, accuracy or loss.
+    # The figure that selects the best model; None = the one of the dev data: spearman, accuracy or
+    # loss.
     selected_by: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
@@ -163,7 +164,7 @@ OwnObjective.name = "an objective of your own"
 
 
 def own_name(words: str) -> str:
-    """Returns the name in a config for an object that cannot be stored there."""
+    """Returns the name in a config for an object that cannot be stored there, described in ``words``."""
     return f"own ({words})"
 
 
@@ -190,18 +191,27 @@ def required(target: Tensor | None) -> Tensor:
 
 
 def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dataset | None]:
-    """Splits off a tenth of the rows that shares no sentence with the rest; None if it is too small to judge a run."""
+    """Splits off a tenth of the rows that shares no sentence with the rest.
+
+    Returns the data to train on, and the tenth as dev data; or all of the data and None, if the
+    tenth is too small to judge a run, or cannot judge the objective.
+    """
     folds = sentence_folds(data.columns, FOLDS, seed)
-    held = np.flatnonzero(folds == FOLDS - 1)
-    if len(held) < MIN_HELD_OUT:
+    is_held_out = folds == FOLDS - 1
+    held_out = np.flatnonzero(is_held_out).tolist()
+    if len(held_out) < MIN_HELD_OUT:
         note = f"too few of {len(data):,} rows can be held out: name dev data to judge the run"
         return data.with_note(note), None
+    # SimCSE also learns from sentences alone, which have no scores to judge its vectors by.
     if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS, PAIRS):
         note = f"{data.kind} do not judge {objective}: name dev data to choose the best model"
         return data.with_note(note), None
-    rest = data.select(np.flatnonzero(folds != FOLDS - 1).tolist())
-    note = f"{len(held):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge the run"
-    dev = replace(data.select(held.tolist()), name=f"{data.name}, {HELD_OUT}", notes=())
+    rest = data.select(np.flatnonzero(~is_held_out).tolist())
+    note = (
+        f"{len(held_out):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge "
+        "the run"
+    )
+    dev = replace(data.select(held_out), name=f"{data.name}, {HELD_OUT}", notes=())
     return rest.with_note(note), dev
 
 

@@ -37,6 +37,7 @@ CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff
 
 def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
     """Concatenates parts of u and v (B, D) in the order of their names: (B, width(concatenation) * D)."""
+    # torch takes seconds to import, and the facts of an objective are needed without it.
     import torch
 
     parts = [PARTS[name](u, v) for name in concatenation.split("+")]
@@ -45,6 +46,7 @@ def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
 
 def width(concatenation: str) -> int:
     """Returns the number of vectors of dimension D in a concatenation: 3 for "uv+diff"."""
+    # "uv" is one name for two vectors.
     return concatenation.count("+") + 1 + ("uv" in concatenation)
 
 
@@ -86,7 +88,7 @@ class Classification(Objective):
         u, v = vectors
         classifier = self.classifier
         parts = width(self.concatenation)
-        # (k, parts * d)
+        # The columns for the first d dimensions of each part, (k, parts * d).
         weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)
         logits = F.linear(concatenate(u, v, self.concatenation), weight, classifier.bias)
         return F.cross_entropy(logits, required(target))
@@ -180,8 +182,9 @@ class AnglE(CoSENT):
         """Computes the similarities of the rows, (B, D), (B, D) -> (B,)."""
         import torch.nn.functional as F
 
-        odd = u.shape[1] % 2
-        u, v = (F.pad(F.normalize(column, dim=1), (0, odd)) for column in (u, v))
+        # An odd dimension gets a zero.
+        padding = (0, u.shape[1] % 2)
+        u, v = (F.pad(F.normalize(column, dim=1), padding) for column in (u, v))
         real_u, imaginary_u = u.chunk(2, dim=1)
         real_v, imaginary_v = v.chunk(2, dim=1)
         cosine = (u * v).sum(dim=1)

@@ -99,8 +99,9 @@ def false_negatives(texts: Tensor) -> Tensor:
     They have the text of the anchor or of its positive, or are the positive of another row with the
     same anchor.
     """
-    anchors = texts[:, :1]
-    positives = texts[:, 1:2]
+    anchors = texts[:, :1]  # (B, 1)
+    positives = texts[:, 1:2]  # (B, 1)
+    # All positives, then all hard negatives, (B,) or (2B,).
     candidates = texts[:, 1:].T.flatten()
     is_false = (candidates == anchors) | (candidates == positives)
     is_false[:, : len(texts)] |= anchors == anchors.T

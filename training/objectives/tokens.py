@@ -59,13 +59,15 @@ def mask_tokens(
     their positions (M,) in the flattened ids. M is at least 1 if any token can be masked, as the
     mean over no token is NaN.
     """
+    # One draw decides whether a token is masked and what replaces it.
     draws = generator.random(ids.shape)
     draws[~can_be_masked] = 1
     is_masked = draws < MASKED
     if not is_masked.any() and can_be_masked.any():
         is_masked = draws == draws.min()
-        # Replace it with the same probabilities as other tokens.
+        # A new draw decides what replaces it, with the same probabilities as for other tokens.
         draws[is_masked] = MASKED * generator.random()
+    # In the masked tokens uniform between 0 and 1.
     share = draws / MASKED
     random_ids = generator.integers(vocabulary_size, size=ids.shape)
     inputs = np.where(is_masked & (share < REPLACED_BY_MASK + REPLACED_AT_RANDOM), random_ids, ids)

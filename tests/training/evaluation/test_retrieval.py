@@ -214,6 +214,12 @@ def test_a_cross_encoder_ranks_the_best_again():
     ]
 
 
+def test_documents_that_a_reranker_leaves_out_follow_the_ones_that_it_ranks():
+    again = Reranked(Ranked("a", [0, 1, 2, 3]), open_model("tfidf"), depth=3)
+    [rows] = again.search(["cat"], ["dog", "cat", "bird", "cat"], 4)
+    assert list(rows) == [1, 0, 2, 3]
+
+
 def test_retrievers_by_name(texts, model: Path):
     queries, corpus, relevant = texts
     data = RetrievalData.from_dicts({"q4": queries["q4"]}, corpus, {"q4": relevant["q4"]})

@@ -20,6 +20,7 @@ from training.models.folder import ModelFolder, ModelFormat
 from training.models.model import open_model
 from training.pooling import POOLINGS
 
+ROUTER = "sentence_transformers.models.Router"
 KINDS = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
 
 
@@ -245,6 +246,12 @@ def test_code_that_comes_with_a_model_is_refused(model: Path, dotted: str):
     write(model, {"modules.json": modules({"": "WordEmbeddings"})})
     write(model, {"wordembedding_config.json": {"tokenizer_class": dotted}})
     assert "code that comes with the model" in refusal(model)
+
+
+@pytest.mark.parametrize("types", [{"": ROUTER}, {"query": ROUTER, "./": ROUTER}, [ROUTER], ROUTER])
+def test_a_router_lists_modules_in_folders_of_their_own(model: Path, types: Any):
+    write(model, {"modules.json": modules({"": "Router"}), "router_config.json": {"types": types}})
+    assert "router_config.json does not list modules by their folders" in refusal(model)
 
 
 @pytest.mark.parametrize(
