@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scipy import sparse
     from torch import Tensor
 
+# The rows of sparse vectors that are made dense at a time.
 DENSE_ROWS = 512
 
 
