@@ -38,7 +38,7 @@ class TrainingState:
     """The state of a run, without its weights."""
 
     step: int
-    # The step of the last evaluation.
+    # The step of the last evaluation, -1 before the first one.
     evaluated: int = -1
     # The losses of the batches since the last train event.
     losses: list[float] = field(default_factory=list)
@@ -67,6 +67,7 @@ def save_checkpoint(
     for name, weight in trained_weights(model).items():
         weights[name] = weight.detach().contiguous()
         for key, value in optimiser.state[weight].items():
+            # The caller's own optimiser may have states that are not set.
             if value is not None:
                 optimiser_state[f"{key}:{name}"] = torch.as_tensor(value)
     with replace_folder(folder, synchronises=True) as fresh:
@@ -105,6 +106,7 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
             if kind == RANDOM:
                 continue
             weight = weights[name]
+            # `expand` raises RuntimeError for a shape that does not fit.
             if kind == "step":
                 # The step count is on the CPU unless the fused kernel keeps it beside the weights.
                 step = value.to(weight.device if is_fused else "cpu")

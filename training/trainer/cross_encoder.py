@@ -90,7 +90,8 @@ class TrainableCrossEncoder:
     def load(cls, config: RunConfig, device: str, home: str | Path | None = None) -> Self:
         """Loads the model that a run starts from. InputError if the base cannot become a cross-encoder."""
         name = ModelName.parse(config.base)
-        if name != name.weights:
+        has_settings = name != name.weights
+        if has_settings:
             raise InputError(
                 f"{config.base} states a pooling, dimensions or a prompt, which a cross-encoder has not; leave them out"
             )
@@ -99,7 +100,7 @@ class TrainableCrossEncoder:
         else:
             opened = open_model(name, None, config.dtype, device, home)
             if isinstance(opened, CrossEncoder):
-                return cls._continued(opened, config)
+                return cls._from_cross_encoder(opened, config)
             if isinstance(opened, PairModel):
                 raise of_the_library(config.base, opened.kind)
             encoder = required(opened, Encoder)
@@ -112,10 +113,11 @@ class TrainableCrossEncoder:
         return cls(encoder.name, model, encoder.tokenizer, longest, encoder.dtype, encoder.source)
 
     @classmethod
-    def _continued(cls, opened: CrossEncoder, config: RunConfig) -> Self:
+    def _from_cross_encoder(cls, opened: CrossEncoder, config: RunConfig) -> Self:
         """Makes the model of a run that starts from a cross-encoder."""
         is_joint = isinstance(opened.scorer, JointPairModel)
-        if not (opened.folder / "config.json").is_file():
+        is_adapter = not (opened.folder / "config.json").is_file()
+        if is_adapter:
             raise InputError(
                 f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
             )
@@ -144,7 +146,10 @@ class TrainableCrossEncoder:
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
         runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id, self.tokenize(PROBES))
-        parts = PairParts(scorer, self.tokenize, lambda logits: logits, self.source)
+        # With the identity as its activation, `predict` returns the logits.
+        parts = PairParts(
+            scorer, self.tokenize, activation=lambda logits: logits, source=self.source
+        )
         model = CrossEncoder(self.name, parts, runner, dtype=self.dtype)
         return model.predict(pairs, should_stop=should_stop)
 

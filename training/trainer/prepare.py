@@ -90,12 +90,13 @@ class Preparation:
             mined = self._mine_negatives(encoder, data[0])
             negatives = mined.examples()
             data = [mined.data]
-        training, loss = self._with_targets(encoder, data, evaluation)
+        training, loss_examples = self._with_targets(encoder, data, evaluation)
         data = [examples.data for examples in training]
 
         tokenized = []
         for examples in training:
             facts: Any = config.parts[examples.part].facts
+            # A function or module of the caller may have this attribute too.
             if facts is OwnObjective:
                 facts = extras.objective
             uses_batch = getattr(facts, "uses_batch", False)
@@ -107,9 +108,9 @@ class Preparation:
 
         evaluator: Any
         if learner.scores_pairs:
-            evaluator = PairEvaluator(loss)
+            evaluator = PairEvaluator(loss_examples)
         else:
-            evaluator = Evaluator(data, dev, loss, config, cosines)
+            evaluator = Evaluator(data, dev, loss_examples, config, cosines)
         if learner.predicts_tokens:
             evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
 
@@ -129,7 +130,10 @@ class Preparation:
         dev = self.extras.eval_data
         data = []
         for number, part in enumerate(config.parts):
-            sets = [own_data or load_one(name, self.home) for name in names_of(part.data)]
+            if own_data is not None:
+                sets = [own_data]
+            else:
+                sets = [load_one(name, self.home) for name in names_of(part.data)]
             if number == 0 and config.eval_data == HELD_OUT:
                 sets[0], dev = hold_out(sets[0], part.objective, config.seed)
             transformed = [part.facts.transform(rows, config.seed) for rows in sets]
@@ -206,18 +210,18 @@ class Preparation:
         """Adds targets to the training data, and to the evaluation data in the form of the first part that it fits."""
         config = self.config
         training: list[Examples] = []
-        loss: Examples | None = None
+        loss_examples: Examples | None = None
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
             target = part.facts.target
             label: Callable[[Dataset], Examples] = partial(own_targets, target=target)
             if part.facts.needs_teacher():
                 label = Teacher(config, encoder, target, self.home, self.should_stop).label
             training.append(replace(label(rows), part=number))
-            if loss is None:
+            if loss_examples is None:
                 loss_data = self._loss_data(part.facts, rows, evaluation)
                 if loss_data is not None:
-                    loss = replace(label(loss_data), part=number)
-        return training, loss
+                    loss_examples = replace(label(loss_data), part=number)
+        return training, loss_examples
 
     def _loss_data(
         self, objective: type[Objective], training: Dataset, evaluation: Dataset | None
@@ -236,7 +240,10 @@ class Preparation:
         is_alike = has_same_labels and evaluation.kind == training.kind
         if objective is OwnObjective and not is_alike:
             return None
-        if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
+        # The number of a label must mean the same in both. An objective of the caller, without a
+        # declared target, may get labels too.
+        may_get_labels = objective.target in (LABELS, None)
+        if may_get_labels and transformed.label_names != training.label_names:
             return None
         if len(transformed.columns) != len(training.columns):
             return None
@@ -261,6 +268,7 @@ class Preparation:
         return TrainingModel(
             encoder,
             objectives,
+            # Weight decay also changes the embeddings of tokens that do not occur.
             None if config.weight_decay else batches.used,
             # Each process drops other units.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),

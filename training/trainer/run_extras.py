@@ -143,7 +143,10 @@ class RunExtras:
     def selection(
         self, figures: Figures | None, first: str | None = None
     ) -> tuple[str, float] | None:
-        """Returns the `selection_metric`, or the caller's figure in its place. InputError if that is not measured."""
+        """Returns the `selection_metric`, or the figure that the caller has named, negated if lower is better.
+
+        InputError if there is no such figure. None if it is not finite.
+        """
         name = self.metric_for_best_model
         if name is None or not figures:
             return selection_metric(figures or {}, first)
@@ -190,7 +193,7 @@ def _place(part: object) -> str:
 
 @dataclass
 class RunStatus:
-    """The state of a run, with the reason. Creating the file ``stop`` asks the run to stop; None for unlisted runs."""
+    """The state of a run, with the reason. The run stops when a file ``stop`` is created; None without a record."""
 
     state: str = "running"
     reason: str | None = None
@@ -247,10 +250,10 @@ def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
 
 @contextmanager
 def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStatus]:
-    """Writes the record of a run in home/runs before and after the block, which sets its status.
+    """Writes the record of a run in home/runs before and after the block, which sets the status that is yielded.
 
-    Nothing is written if another process, such as the app, works on the run, as that process writes
-    the record.
+    Nothing is written if another process has the lock, such as the app, which writes the record of
+    the runs that it starts.
     """
     status = RunStatus()
     if folder is None or folder.parent != home_folder(home) / "runs":

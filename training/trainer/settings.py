@@ -168,7 +168,13 @@ def describe(name: str, field: FieldInfo) -> Setting:
         words = f"{field.default:g}"
     limits = None
     if low is not None:
-        limits = Range(low, high, "ge" in facts, kind is int, "lt" not in facts)
+        limits = Range(
+            low,
+            high,
+            includes_low="ge" in facts,
+            is_whole=kind is int,
+            includes_high="lt" not in facts,
+        )
     return Setting(
         name=name,
         label=field.title or name,

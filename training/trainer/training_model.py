@@ -198,7 +198,11 @@ class TrainingModel(nn.Module):
     def _accumulate(
         self, batch: TrainingBatch, share: float, add: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        """Sets the ``grad`` of the weights to a share of the batch's, or adds it. Returns the loss and the norms."""
+        """Sets the ``grad`` of the encoder's weights to ``share`` times the batch's gradient, or adds that to it.
+
+        For the objective and the head the gradient is always added, by autograd. Returns the loss
+        of the batch, and the norms of the gradients of the encoder's weights.
+        """
         micro_batches = batch.micro_batches
         at_a_time = self.num_micro_batches
         if len(micro_batches) <= at_a_time:
@@ -239,7 +243,7 @@ class TrainingModel(nn.Module):
     def _loss(
         self, batch: TrainingBatch, parts: Sequence[Tensor], share: float
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Computes the loss from the vectors of each micro-batch, and a share of its gradient by these vectors."""
+        """Computes the loss from the vectors of each micro-batch, and ``share`` times its gradient for each of them."""
         vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
         ordered = vectors if batch.order is None else vectors[batch.order]
         loss = self.objective(self.head(ordered).chunk(batch.columns), batch.target, batch.part)
@@ -375,9 +379,9 @@ def split_by_length(
     def fits(budget: int) -> bool:
         return len(list(plan(lengths, budget))) <= parts
 
-    # The smallest budget that fits.
+    # The smallest budget that fits. It is at least the mean, and at most all rows in one group.
     most = max(lengths) * len(lengths)
-    budget = bisect_left(range(most), True, sum(lengths) // parts, key=fits)
+    budget = bisect_left(range(most), True, lo=sum(lengths) // parts, key=fits)
     return list(plan(lengths, min(budget, most_tokens or budget)))
 
 
