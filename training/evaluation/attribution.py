@@ -59,6 +59,7 @@ class Word:
     # The offsets in the sentence. Start equals end for a special token, and for a word of a prompt.
     start: int
     end: int
+    # The positions of its tokens.
     tokens: tuple[int, ...]
 
 
@@ -166,13 +167,16 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
     """Returns the words of a sentence as the tokenizer split them. Each special token is a word."""
     words = []
     prompt_length = len(vectors.prompt)
+    # The first token of each word.
     starts = []
     previous = None
     for token, number in enumerate(vectors.words):
+        # The tokens of a word have the same number, special tokens have none.
         if number is None or number != previous:
             starts.append(token)
         previous = number
     for first, next_first in pairwise([*starts, len(vectors.words)]):
+        # The offsets in the prompt and the sentence together.
         start = vectors.offsets[first][0]
         end = vectors.offsets[next_first - 1][1]
         is_special = vectors.words[first] is None
@@ -180,6 +184,7 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
         if is_special:
             text = vectors.tokens[first]
         stripped = text.strip()
+        # The offsets in the sentence, after the prompt and the spaces before the word.
         place = 0
         length = 0
         if not is_special and end > prompt_length:
@@ -189,9 +194,9 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
         words.append(
             Word(
                 stripped or vectors.tokens[first],
-                place,
-                place + length,
-                tuple(range(first, next_first)),
+                start=place,
+                end=place + length,
+                tokens=tuple(range(first, next_first)),
             )
         )
     return words
@@ -216,6 +221,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
     weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
     for module in encoder.head:
+        # A module that does not scale is a linear `Dense` (`has_exact_map`).
         if _scales(module):
             terms /= np.linalg.norm(terms.sum(axis=0)) or 1
         elif isinstance(module, Dense):
@@ -228,6 +234,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
 
 def _scales(module: object) -> bool:
     """Tells whether a module only changes the length of a vector."""
+    # By its name, because the import of the class imports torch.
     return type(module).__name__ == "Normalize"
 
 

@@ -112,8 +112,8 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
 class Statistic:
     """A figure of N rows, its values (R,) in bootstrap resamples, and how far each row moves it, (N,).
 
-    The intervals allow for ``keys``. ``limits`` are the least and the greatest possible value of
-    the figure. Statistics of the same rows can be subtracted.
+    The intervals allow for sentences that rows share, by their ``keys``. ``limits`` are the least
+    and the greatest possible value of the figure. Statistics of the same rows can be subtracted.
     """
 
     value: float
@@ -136,6 +136,7 @@ class Statistic:
         for statistic in statistics:
             keys = statistic.keys
             if keys is None:
+                # Every row has sentences that no other row has.
                 keys = np.arange(3 * len(statistic.influence)).reshape(-1, 3)
             # Sentences of different data sets count as different.
             parts.append(keys + start)
@@ -209,16 +210,17 @@ def bootstrap_interval(
     x = np.asarray(x, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
     influence = _influence(x, y, statistic)
-    allows = "" if keys is None else ", allows for shared sentences"
+    allowance = "" if keys is None else ", allows for shared sentences"
     factor = dependence(influence, keys)
     if len(x) >= ASYMPTOTIC_FROM:
         z = np.arctanh(value)
         error = factor * influence.std() / np.sqrt(len(x)) / (1 - value**2)
-        low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
-        return Interval(float(low), float(high), f"Fisher z{allows}")
+        low, high = np.tanh([z - NORMAL_975 * error, z + NORMAL_975 * error])
+        return Interval(float(low), float(high), f"Fisher z{allowance}")
     if statistic == "spearman":
         _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
-        return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
+        return Interval(low, high, f"bootstrap, {resamples:,} resamples{allowance}")
+    # The correlation of the pairs themselves, each drawn once.
     [z], [error] = _z_and_error(x, y, np.ones((1, len(x))))
     deviations = []
     for weights in resample_weights(len(x), resamples):
@@ -227,9 +229,10 @@ def bootstrap_interval(
         with np.errstate(invalid="ignore", divide="ignore"):
             deviations.append((replicates - z) / errors)
     studentised = np.concatenate(deviations)
+    # The lower end of the interval comes from the upper quantile.
     quantiles = np.percentile(studentised[np.isfinite(studentised)], [97.5, 2.5])
     low, high = np.tanh(z - factor * error * quantiles)
-    method = f"studentised bootstrap, {resamples:,} resamples{allows}"
+    method = f"studentised bootstrap, {resamples:,} resamples{allowance}"
     return Interval(float(low), float(high), method)
 
 
@@ -285,7 +288,8 @@ def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Sums for each value the weights of higher values, and half the weights of equal ones, divided by N: (N,)."""
     _, group = np.unique(values, return_inverse=True)
     sums = np.bincount(group, weights)
-    return (np.cumsum(sums[::-1])[::-1] - sums / 2)[group] / len(values)
+    equal_and_higher = np.cumsum(sums[::-1])[::-1]
+    return (equal_and_higher - sums / 2)[group] / len(values)
 
 
 def wilson_interval(successes: float, n: float) -> Interval:
@@ -330,8 +334,10 @@ def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Itera
     block = max(1, min(BLOCK, BLOCK_VALUES // n))
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
+        # The rows of each resample have their own numbers, so that one call counts all of them.
         rows = random.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
-        yield np.bincount(rows.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+        counts = np.bincount(rows.ravel(), minlength=size * n)
+        yield counts.reshape(size, n).astype(np.float64)
 
 
 def resamples_for(n: int) -> int:
@@ -352,8 +358,9 @@ def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     group[order] = np.cumsum(differs) - 1
 
     def ranks(weights: np.ndarray) -> np.ndarray:
-        sizes = np.add.reduceat(weights[:, order], group_starts, axis=1)
-        return (np.cumsum(sizes, axis=1) - (sizes - 1) / 2)[:, group]
+        sizes = np.add.reduceat(weights[:, order], group_starts, axis=1)  # (R, groups)
+        mean_ranks = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
+        return mean_ranks[:, group]
 
     return ranks
 
@@ -398,6 +405,7 @@ class Difference(NamedTuple):
         if self.points == 0:
             return 1.0
         half_width = self.points - self.low if self.points > 0 else self.high - self.points
+        # All resamples have the same difference.
         if half_width <= 0:
             return 0.0
         return 2 * NORMAL.cdf(-NORMAL_975 * abs(self.points) / half_width)

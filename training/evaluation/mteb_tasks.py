@@ -140,9 +140,6 @@ def _adapter(
             {"name": f"sbert-lab/{slug}"}
         )
 
-        def __init__(self) -> None:
-            pass
-
         def encode(self, inputs: Any, prompt_type: Any = None, **_: Any) -> np.ndarray:
             nonlocal done
             sentences = list(chain.from_iterable(batch["text"] for batch in inputs))

@@ -106,6 +106,7 @@ def row_scores(
     vectors = sentence_vectors(model, sentences, on_progress=on_progress, should_stop=should_stop)
     report.sentences = len(set(sentences))
     report.seconds = time.perf_counter() - started
+    # The vectors of the columns follow one another.
     n = len(columns[0])
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
@@ -148,7 +149,7 @@ def score(
     values = {str(column): frame[column] for column in frame.columns}
     cells, reading = read_cells(values, "DataFrame", columns)
     pair = reading.pair()
-    opened = open_model(model, home=home) if isinstance(model, Path | str) else model
+    scorer = open_model(model, home=home) if isinstance(model, Path | str) else model
     first = map(as_text, cells[pair.sentence1])
     second = map(as_text, cells[pair.sentence2])
     rows = []
@@ -159,10 +160,11 @@ def score(
             pairs.append((a, b))
     scores = np.full(len(frame), np.nan, dtype=np.float32)
     if pairs:
-        scores[rows] = opened.score(pairs)
+        scores[rows] = scorer.score(pairs)
     if not keep_unknown:
         for column in zip(*pairs, strict=True):
-            scores[np.extract(opened.is_unknown(column), rows)] = np.nan
+            unknown_rows = np.extract(scorer.is_unknown(column), rows)
+            scores[unknown_rows] = np.nan
     return frame.assign(**{free_name("score", list(cells)): scores})
 
 
@@ -297,6 +299,7 @@ def evaluate(
     notes = []
     if data.kind == LABELLED:
         total = len(data)
+        # The pairs that match are the same as for the objective "contrastive", which an error names.
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
         if len(data) < total:
             notes.append(data.notes[-1])

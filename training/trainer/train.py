@@ -319,7 +319,7 @@ def _open_folder(
             raise InputError(f"there is no run to resume in {folder}")
         extras.check_same(folder)
         stored_config = RunConfig(**values)
-        # A run may have been renamed.
+        # The name does not change the curve, so it may differ.
         if stored_config.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
         last_state = None
