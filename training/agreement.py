@@ -35,8 +35,8 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
     all ratings that can be compared are equal, as reliability cannot be judged without variation.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
-    is_given = ~np.isnan(ratings)
-    pairable = ratings[:, is_given.sum(axis=0) >= 2]  # (raters, items)
+    has_two = (~np.isnan(ratings)).sum(axis=0) >= 2
+    pairable = ratings[:, has_two]  # (raters, items)
     values = np.unique(pairable[~np.isnan(pairable)])
     if len(values) < 2:
         return float("nan")

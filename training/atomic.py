@@ -102,7 +102,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> bool:
-    """Removes temporary files of killed processes, not written for ``seconds``. Returns whether others remain.
+    """Removes temporary files of killed processes, ``seconds`` after they were written. Returns whether others remain.
 
     ``name`` is a pattern for the names of the destination files.
     """
@@ -233,7 +233,7 @@ def _is_running(process: int) -> bool:
             os.kill(process, 0)
         except ProcessLookupError:
             return False
-        except OSError:
+        except PermissionError:
             # The process is another user's.
-            return True
+            pass
     return True

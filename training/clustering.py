@@ -73,6 +73,7 @@ def near_duplicates(
         block = rows[start : start + ROWS]
         nearest = _most_similar(index, block, threshold)
         is_repeat = nearest >= 0
+        # A slice of an array is a view, so this changes ``original``.
         original[start : start + ROWS][is_repeat] = positions[nearest[is_repeat]]
         new = start + np.flatnonzero(~is_repeat)
         # New vectors of the block may repeat each other.

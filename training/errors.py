@@ -129,5 +129,6 @@ class StoppedError(Exception):
 def _without_middle(text: str) -> str:
     if len(text) <= LONGEST_MESSAGE:
         return text
-    end = text[-(LONGEST_MESSAGE - _START) :]
+    # A negative index: the message has LONGEST_MESSAGE characters of the text in all.
+    end = text[_START - LONGEST_MESSAGE :]
     return f"{text[:_START]} … {end}"

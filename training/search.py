@@ -64,7 +64,7 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     first = as_rows(u)
     second = as_rows(v)
     check_dimensions(first, second)
-    similarities = _score_function(function)(first, second)
+    similarities = _find_similarity(function).matrix(first, second)
     return similarities if isinstance(u, Tensor) else similarities.numpy()
 
 
@@ -82,10 +82,6 @@ def pairwise_similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vec
         )
     similarities = _find_similarity(function).tensor_rows(first, second)
     return similarities if isinstance(u, Tensor) else similarities.numpy()
-
-
-def _score_function(function: str | ScoreFunction) -> ScoreFunction:
-    return function if callable(function) else _find_similarity(function).matrix
 
 
 def _find_similarity(function: str) -> Similarity:
@@ -170,7 +166,7 @@ class SearchIndex:
             # The cosine of unit vectors is their dot product.
             self._vectors = F.normalize(self._vectors, dim=1)
             function = "dot"
-        self._score = _score_function(function)
+        self._score = function if callable(function) else _find_similarity(function).matrix
 
     def __len__(self) -> int:
         return len(self._vectors)

@@ -45,6 +45,7 @@ MOST_OF_ROWS = 0.5
 SHARE = (0.0, 1.0)
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
+CORRELATIONS = {"spearman": spearman, "pearson": pearson}
 # The `sentence_keys` of N rows; None if the rows count as independent.
 Keys = np.ndarray | None
 
@@ -72,11 +73,13 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     """Numbers the first sentence, the second sentence and the pair of each row, int (N, 3).
 
     Equal sentences have equal numbers in both columns, and equal pairs have equal numbers in either
-    order. If both sentences of a row are equal, the second one gets another number.
+    order. If both sentences of a row are equal, the second one gets another number, so that the row
+    does not count twice for its sentence.
     """
     distinct, numbers = numbered(chain(columns[0], columns[1]))
     first, second = np.array(numbers, dtype=np.int64).reshape(2, -1)
     second = np.where(first == second, second + len(distinct), second)
+    # One number for each unordered pair.
     pairs = np.minimum(first, second) * 2 * len(distinct) + np.maximum(first, second)
     _, pair = np.unique(pairs, return_inverse=True)
     return np.stack([first, second, pair], axis=1)
@@ -167,7 +170,7 @@ def correlation(
     keys: Keys = None,
 ) -> Statistic:
     """Computes Spearman's or Pearson's correlation of x (N,) and y (N,); NaN if either is constant."""
-    value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
+    value = CORRELATIONS[statistic](x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
     replicates = bootstrap_replicates(x, y, statistic, resamples)
     return Statistic(value, replicates, influence, keys, (-1.0, 1.0))
@@ -201,7 +204,7 @@ def bootstrap_interval(
     3). With ``keys`` (`sentence_keys`) they allow for shared sentences. NaN for fewer than four
     pairs and for constant values.
     """
-    value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
+    value = CORRELATIONS[statistic](x, y)
     if np.isnan(value) or len(x) < 4:
         return Interval(np.nan, np.nan, why_undefined(x, y) or "too few pairs")
     # All pairs are on one line, and so are the pairs of every resample.

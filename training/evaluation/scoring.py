@@ -290,9 +290,9 @@ def evaluate(
             )
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
-    if data.kind not in MEASURES and data.question:
-        raise QuestionError(data.question)
     if data.kind not in MEASURES:
+        if data.question:
+            raise QuestionError(data.question)
         raise InputError(
             f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets"
         )

@@ -12,7 +12,7 @@ Training data may have several parts, with an objective each. Each part has its 
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from training.data.dataset import folded
 from training.errors import StoppedError
 from training.models.encoder import Encoder
+from training.progress import ShouldStop
 from training.trainer.config import PROPORTIONAL, RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.language_model import TrainableLanguageModel
@@ -122,7 +123,7 @@ class TokenizedBatches:
         config: RunConfig,
         uses_batch: bool,
         processes: int,
-        should_stop: Callable[[], bool],
+        should_stop: ShouldStop,
     ) -> None:
         self.data = examples.data
         self.targets = examples.targets

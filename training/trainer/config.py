@@ -370,6 +370,7 @@ class RunConfig(BaseModel):
                 "patience waits for a better figure on dev data; name some, or leave patience out"
             )
         learner = self.objective_class
+        # Columns have roles if there is a prompt.
         sets_vectors = self.pooling or self.matryoshka_dims or self.role(0)
         if sets_vectors and not learner.trains_vectors():
             raise ValueError(

@@ -90,8 +90,8 @@ class TrainableCrossEncoder:
     def load(cls, config: RunConfig, device: str, home: str | Path | None = None) -> Self:
         """Loads the model that a run starts from. InputError if the base cannot become a cross-encoder."""
         name = ModelName.parse(config.base)
-        has_settings = name != name.weights
-        if has_settings:
+        # The name has settings besides the weights.
+        if name != name.weights:
             raise InputError(
                 f"{config.base} states a pooling, dimensions or a prompt, which a cross-encoder has not; leave them out"
             )
@@ -101,6 +101,7 @@ class TrainableCrossEncoder:
             opened = open_model(name, None, config.dtype, device, home)
             if isinstance(opened, CrossEncoder):
                 return cls._from_cross_encoder(opened, config)
+            # A reranker that sentence-transformers opens.
             if isinstance(opened, PairModel):
                 raise of_the_library(config.base, opened.kind)
             encoder = required(opened, Encoder)
@@ -116,8 +117,8 @@ class TrainableCrossEncoder:
     def _from_cross_encoder(cls, opened: CrossEncoder, config: RunConfig) -> Self:
         """Makes the model of a run that starts from a cross-encoder."""
         is_joint = isinstance(opened.scorer, JointPairModel)
-        is_adapter = not (opened.folder / "config.json").is_file()
-        if is_adapter:
+        # The folder of an adapter has no config of a whole model.
+        if not (opened.folder / "config.json").is_file():
             raise InputError(
                 f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
             )

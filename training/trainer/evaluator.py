@@ -48,8 +48,8 @@ class Evaluator:
         dev: the eval data as loaded.
         loss_examples: the rows that the loss is measured on, in the form that the objective needs.
         config: the config of the run.
-        before: the cosines of pairs without scores at the first evaluation, which returns them as
-            ``cosines``; None before it.
+        first_cosines: the cosines of pairs without scores at the first evaluation, which returns
+            them as ``cosines``; None before it.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Evaluator:
         dev: Dataset | RetrievalData | None,
         loss_examples: Examples | None,
         config: RunConfig,
-        before: list[float] | None = None,
+        first_cosines: list[float] | None = None,
     ) -> None:
-        self.before = before
+        self.first_cosines = first_cosines
         self.data = dev if isinstance(dev, Dataset) else None
         self.retrieval = dev if isinstance(dev, RetrievalData) else None
         self.loss_examples = loss_examples
@@ -122,10 +122,10 @@ class Evaluator:
 
     def _changes(self, pairs: Dataset, cosines: np.ndarray) -> Figures:
         """Returns the pair whose cosine has changed most, or the cosines at the first evaluation."""
-        if self.before is None:
-            self.before = cosines.tolist()
-            return {"cosines": self.before}
-        row = int(np.abs(cosines - self.before).argmax())
+        if self.first_cosines is None:
+            self.first_cosines = cosines.tolist()
+            return {"cosines": self.first_cosines}
+        row = int(np.abs(cosines - self.first_cosines).argmax())
         return {"changed": [column[row] for column in pairs.columns]}
 
     def _vectors_of(self, data: Dataset, vectors: Vectors) -> list[np.ndarray]:

@@ -195,12 +195,11 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
     with tqdm(desc="Training", unit="step", disable=not has_bar, leave=False) as bar:
 
         def show(event: Event) -> None:
-            is_step = event["kind"] == "train"
-            if is_printed and is_step:
+            if is_printed and event["kind"] == "train":
                 bar.total = event["steps"]
                 bar.update(event["step"] - bar.n)
                 bar.set_postfix(loss=f"{event['loss']:.4f}")
-            if is_printed and not is_step:
+            elif is_printed:
                 bar.write(in_words(event))
             if on_event is not None:
                 on_event(event)

@@ -95,8 +95,8 @@ class TrainableLanguageModel:
         base = config.base
         name = ModelName.parse(base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
-        has_settings = name != name.weights
-        if has_settings:
+        # The name has settings besides the weights.
+        if name != name.weights:
             raise InputError(
                 f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out"
             )
@@ -213,9 +213,8 @@ class MaskedReplica(Replica):
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]
-        # The module itself looks up its word embeddings.
-        no_inputs = logits.new_empty(0)
-        return ForwardOutput(logits.float(), no_inputs)
+        # There are no inputs, as the module itself looks up its word embeddings.
+        return ForwardOutput(logits.float(), inputs=logits.new_empty(0))
 
 
 def _keep_masked(_: nn.Module, __: Any, output: Any) -> Any:

@@ -25,10 +25,14 @@ _METRICS = {
     ),
     "accuracy": ("triplet", "Triplet", "cosine_accuracy", "Cosine Accuracy"),
 }
-_CLASSIFICATION = "cross-encoder-binary-classification", "Cross Encoder Binary Classification"
 _PAIR_METRICS = {
     "spearman": ("cross-encoder-correlation", "Cross Encoder Correlation", "spearman", "Spearman"),
-    "average_precision": (*_CLASSIFICATION, "average_precision", "Average Precision"),
+    "average_precision": (
+        "cross-encoder-binary-classification",
+        "Cross Encoder Binary Classification",
+        "average_precision",
+        "Average Precision",
+    ),
 }
 
 

@@ -187,8 +187,8 @@ def _read(folder: Path) -> dict[str, str]:
 def _place(part: object) -> str:
     """Returns where a function, or the class of an object, is defined: module:name."""
     function = part.func if isinstance(part, partial) else part
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}:{named.__qualname__}"
+    definition = function if hasattr(function, "__qualname__") else type(function)
+    return f"{definition.__module__}:{definition.__qualname__}"
 
 
 @dataclass
@@ -203,7 +203,7 @@ class RunStatus:
 def run_folder(
     folder: str | Path | None, home: str | Path | None, config: RunConfig
 ) -> Path | None:
-    """Resolves a path, ``run:NAME`` in home/runs, or ``run:`` for a new folder. InputError for a bad name."""
+    """Resolves a path, ``run:NAME`` in home/runs, ``run:`` for a new folder, or None. InputError for a bad name."""
     if folder is None:
         return None
     if not str(folder).startswith(RUN):

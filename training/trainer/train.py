@@ -214,7 +214,8 @@ def train(
     is_main = accelerator.is_main_process
     names: dict[str, Any] = {}
     sets: dict[str, Dataset] = {}
-    # The default is ``...``, as None means something else.
+    # Names belong to the config, and data in memory to the extras. The default is ``...``, as None
+    # is a name: no data.
     for field, data in (("train_data", train_data), ("eval_data", eval_data)):
         if data is None or isinstance(data, str | Path):
             names[field] = data

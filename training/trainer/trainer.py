@@ -27,7 +27,7 @@ from training.models.folder import JOINT_HEAD
 from training.models.model import open_model
 from training.names import DataName
 from training.parallel import run_parallel, single_threaded_ops
-from training.progress import ThroughputMeter
+from training.progress import ShouldStop, ThroughputMeter
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog
@@ -62,7 +62,7 @@ class Trainer:
         accelerator: Accelerator,
         events: EventLog,
         folder: Path | None,
-        should_stop: Callable[[], bool],
+        should_stop: ShouldStop,
         state: TrainingState | None,
         home: str | Path | None,
         extras: RunExtras,
@@ -248,6 +248,7 @@ class Trainer:
             self._fetch_losses()
         if is_due:
             self._emit_train(rate, norm.item())
+        # Without callbacks the host need not wait for the loss.
         if self.extras.hooks("on_step"):
             self._call("on_step", progress.step, losses.mean().item())
 
@@ -278,10 +279,11 @@ class Trainer:
         """Averages the gradients over all processes. Returns their norm, which is ``norm`` if there is one process."""
         if self.accelerator.num_processes == 1:
             return norm
-        weights = [weight for weight in self.model.parameters() if weight.grad is not None]
-        for weight in weights:
-            weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        gradients = []
+        for weight in self.model.parameters():
+            if weight.grad is not None:
+                weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
+                gradients.append(weight.grad)
         return torch.nn.utils.get_total_norm(gradients)
 
     def _fetch_losses(self) -> None:
@@ -357,12 +359,12 @@ class Trainer:
             is_best = progress.step > 0 and self._is_better(figures)
             if is_best:
                 progress.best = figures
-            if is_best and self.folder is not None:
-                saved_encoder = encoder
-                if isinstance(encoder, Encoder):
-                    saved_encoder = encoder.with_dimension(self._saved_dimension)
-                saved_encoder.save(self.folder / "model")
-                self._write_card(encoder, self.folder)
+                if self.folder is not None:
+                    saved_encoder = encoder
+                    if isinstance(encoder, Encoder):
+                        saved_encoder = encoder.with_dimension(self._saved_dimension)
+                    saved_encoder.save(self.folder / "model")
+                    self._write_card(encoder, self.folder)
             self._call("on_evaluate", figures, encoder)
         if progress.step == 0:
             progress.baseline = figures

@@ -155,13 +155,13 @@ class TrainingModel(nn.Module):
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = list(chain.from_iterable(columns))
         lengths = [len(sentence) for sentence in ids]
-        parts = self.num_micro_batches
+        count = self.num_micro_batches
         if self.mini_batch_size:
-            parts *= math.ceil(len(columns[0]) / self.mini_batch_size)
+            count *= math.ceil(len(columns[0]) / self.mini_batch_size)
         most_tokens = None
         if self.max_tokens:
             most_tokens = self.max_tokens // self.num_micro_batches
-        groups = split_by_length(lengths, parts, most_tokens)
+        groups = split_by_length(lengths, count, most_tokens)
         micro_batches = []
         for number, rows in enumerate(groups):
             generator = np.random.default_rng([self.seed, step, number])
@@ -220,18 +220,18 @@ class TrainingModel(nn.Module):
         vectors = []
         for start in starts:
             states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
-            part = micro_batches[start : start + at_a_time]
+            group = micro_batches[start : start + at_a_time]
             vectors += run_parallel(
-                [partial(self.replica.embed, micro_batch) for micro_batch in part]
+                [partial(self.replica.embed, micro_batch) for micro_batch in group]
             )
         loss, gradients = self._loss(batch, vectors, share)
         for start, state in zip(starts, states, strict=True):
             if state is not None:
                 torch.cuda.set_rng_state(state, device)
-            part = micro_batches[start : start + at_a_time]
-            outputs = self._forward(part)
-            part_gradients = gradients[start : start + at_a_time]
-            norms = self._backward(part, outputs, part_gradients, add or start > 0)
+            group = micro_batches[start : start + at_a_time]
+            outputs = self._forward(group)
+            group_gradients = gradients[start : start + at_a_time]
+            norms = self._backward(group, outputs, group_gradients, add or start > 0)
             # Free the gradients of this round, each as large as the model, before the next forward
             # pass.
             del outputs
@@ -241,10 +241,10 @@ class TrainingModel(nn.Module):
         return run_parallel([partial(self.replica.forward, batch) for batch in micro_batches])
 
     def _loss(
-        self, batch: TrainingBatch, parts: Sequence[Tensor], share: float
+        self, batch: TrainingBatch, blocks: Sequence[Tensor], share: float
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Computes the loss from the vectors of each micro-batch, and ``share`` times its gradient for each of them."""
-        vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
+        vectors = torch.cat(list(blocks)).requires_grad_()  # (B * C, D)
         ordered = vectors if batch.order is None else vectors[batch.order]
         loss = self.objective(self.head(ordered).chunk(batch.columns), batch.target, batch.part)
         loss.backward(torch.full_like(loss, share))
@@ -327,6 +327,7 @@ class Loss(nn.Module):
         self.normalizes = [normalizes and objective.takes_output for objective in self.objectives]
         for part, objective in enumerate(self.objectives):
             for name, weights in vars(objective).items():
+                # With a single part the weights are named as in its objective.
                 if isinstance(weights, nn.Module):
                     self.add_module(f"part{part}_{name}" if part else name, weights)
 
