@@ -201,8 +201,9 @@ class ModelName:
             PROMPT: self.prompt,
             PROMPT_NAME: self.prompt_name,
             DTYPE: self.dtype,
+            "batch": self.batch,
+            "timeout": self.timeout,
         }
-        values |= {"batch": self.batch, "timeout": self.timeout}
         settings = urlencode({key: value for key, value in values.items() if value is not None})
         text = f"{MAXSIM}{self.name}" if self.maxsim else self.name
         if settings:
@@ -383,9 +384,9 @@ class DataName:
         whole = replace(self, name=self.name.removeprefix(BEIR))
         folder, _, split = whole.name.rpartition(":")
         has_split = not whole.exists and is_id(split) and _is_folder(folder)
-        if not has_split:
-            return whole, ""
-        return replace(whole, name=folder), split
+        if has_split:
+            return replace(whole, name=folder), split
+        return whole, ""
 
     @property
     def is_set(self) -> bool:

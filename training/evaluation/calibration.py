@@ -133,6 +133,7 @@ def calibrate(
     is_left_out, note = without_score(scorer, pairs.columns, [by_similarity])
     if note:
         pairs = pairs.select(np.flatnonzero(~is_left_out).tolist(), note)
+    # The first similarity is the cosine, or the only score of the model.
     scores = next(iter(by_similarity.values()))
     return fit_pairs(pairs, scores[~is_left_out])
 

@@ -111,7 +111,9 @@ class MatchScores:
     @cached_property
     def effect(self) -> float:
         """The number of pairs that count as one independent pair because pairs share sentences; at least 1."""
-        return dependence(self.matches - isotonic(self.scores, self.matches), self.keys) ** 2
+        # Whether a pair matches, as far as its score does not tell it.
+        residuals = self.matches - isotonic(self.scores, self.matches)
+        return dependence(residuals, self.keys) ** 2
 
     def average_precision(self) -> Statistic:
         """Computes average precision. It is undefined for resamples without a match.
@@ -214,8 +216,8 @@ class MatchScores:
         """Computes `effect` for the ``count`` pairs with the highest scores, which share fewer sentences."""
         if self.keys is None or self.effect == 1:
             return 1.0
-        partners = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
-        return 1 + (self.effect - 1) * partners
+        share = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
+        return 1 + (self.effect - 1) * share
 
     @cached_property
     def _order(self) -> np.ndarray:

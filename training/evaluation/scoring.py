@@ -299,7 +299,7 @@ def evaluate(
     notes = []
     if data.kind == LABELLED:
         total = len(data)
-        # The pairs that match are the same as for the objective "contrastive", which an error names.
+        # The same pairs match as for the objective "contrastive", which an error names.
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
         if len(data) < total:
             notes.append(data.notes[-1])
@@ -354,6 +354,7 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     positive, negative = scores
+    # The interval and the ties are of the first similarity.
     near = next(iter(positive.values()))
     far = next(iter(negative.values()))
     return {

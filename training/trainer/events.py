@@ -162,7 +162,7 @@ def _line(event: Event) -> str:
 
 
 def in_words(event: Mapping[str, Any]) -> str:
-    """Describes an evaluation in a line, and the start and the end of a run."""
+    """Describes an evaluation or the test in a line, and the start or the end of a run with its reason and notes."""
     if event["kind"] == "eval":
         parts = [f"step {event['step']:>5,}"]
         parts += [f"{name} {value:.4f}" for name, value in line_of_figures(event).items()]

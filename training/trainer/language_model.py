@@ -213,7 +213,7 @@ class MaskedReplica(Replica):
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]
-        # There are no inputs, as the module itself looks up its word embeddings.
+        # The inputs are empty, as the module itself looks up its word embeddings.
         return ForwardOutput(logits.float(), inputs=logits.new_empty(0))
 
 

@@ -244,8 +244,8 @@ class Preparation:
         # The caller's objective is only known to take the form of the training data.
         if objective is OwnObjective and not is_alike:
             return None
-        # The number of a label must mean the same in both. An objective of the caller, which declares
-        # no target, may get labels too.
+        # The number of a label must mean the same in both. An objective of the caller, whose target
+        # is not declared, may get labels too.
         if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None
         if len(transformed.columns) != len(training.columns):

@@ -135,6 +135,7 @@ class Setting(NamedTuple):
             *others, last = self.objectives
             users = f"{', '.join(others)} and {last}" if others else last
             text = f"for {users}: {text}"
+        # A help with a comma at its end continues in the error for a number out of range.
         return text[:1].upper() + text[1:].rstrip(",")
 
 

@@ -269,6 +269,7 @@ class Trainer:
         if step >= self.total_steps:
             return []
         collated = []
+        # Batches are counted from the start of the run.
         count = self.config.gradient_accumulation_steps
         for number in range(count * step, count * (step + 1)):
             columns, target, part = self.batches.batch(number, self.accelerator.process_index)
@@ -293,7 +294,6 @@ class Trainer:
         """
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
-        # Batches are counted from the start of the run.
         for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             if not math.isfinite(loss):
                 rows = self.batches.describe_rows(batch, self.accelerator.process_index)

@@ -190,6 +190,7 @@ class TrainingModel(nn.Module):
         for number, batch in enumerate(batches):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
+        # The norms after the last batch belong to the sum of all batches.
         for weight in (*self.objective.parameters(), *self.head.parameters()):
             if weight.grad is not None:
                 norms.append(torch.linalg.vector_norm(weight.grad))
