@@ -108,8 +108,8 @@ def single_threaded_ops() -> Iterator[None]:
     # The pool takes its size from the number of threads outside the block.
     _pool()
     before = torch.get_num_threads()
-    # It is 1 in a thread of the pool. It is not set again, as that would also change the number
-    # that later threads start with.
+    # The number is 1 in a thread of the pool. It is not set again, as that would also change the
+    # number that later threads start with.
     if before == 1:
         yield
         return
