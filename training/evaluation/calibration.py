@@ -237,9 +237,13 @@ class Reliability:
 def reliability(
     curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None
 ) -> Reliability:
-    """Measures a curve on the pairs, with cosines (N,), that it was not fitted on. InputError for fewer than 20."""
-    # Without keys the curve was fitted on the default data.
-    fitted_keys = set(curve.keys or pair_keys(load_data(FITTED_ON, home)))
+    """Measures a curve on the pairs, with cosines (N,), that it was not fitted on.
+
+    InputError for fewer than 20 such pairs, or if a curve without keys was fitted on data that has
+    no name.
+    """
+    # Without keys the pairs are loaded by the name of their data.
+    fitted_keys = set(curve.keys or pair_keys(load_data(curve.fitted_on, home)))
     rows = [row for row, key in enumerate(pair_keys(data)) if key not in fitted_keys]
     if len(rows) < LEAST_CHECKED:
         raise InputError(
