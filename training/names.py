@@ -188,6 +188,7 @@ class ModelName:
                 raise InputError(
                     f"{text!r}: {key} is {value!r}, but must be a whole number from 1 to {most:,}"
                 )
+            # The other settings have the names of their fields.
             values["dimension" if key == DIMENSION else key] = int(value)
         return ModelName(name, **values, pooling=pooling)
 

@@ -86,6 +86,7 @@ def first_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the first real token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
     if mask is None:
         return hidden[:, 0].float()
+    # argmax returns the position of the first True.
     first = mask.int().argmax(dim=1)  # (B,)
     return hidden.take_along_dim(first[:, None, None], dim=1)[:, 0].float()
 
@@ -94,6 +95,7 @@ def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the last real token. (B, T, D) -> (B, D) float32."""
     if mask is None:
         return hidden[:, -1].float()
+    # argmax returns the position of the first True, counted from the end of the row.
     last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)  # (B,)
     return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0].float()
 

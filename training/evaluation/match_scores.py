@@ -177,6 +177,7 @@ class MatchScores:
         for hits, predicted in self._resampled_counts():
             f1 = 2 * hits / np.maximum(predicted + hits[:, -1:], 1)
             replicates.append(curve.threshold[f1.argmax(axis=1)])
+        # Shared sentences widen the interval of the threshold as much as the one of its F1.
         above = self.scores >= threshold
         _, influence = ratio(2.0 * (above & self.matches), above.astype(float) + self.matches)
         return Statistic(threshold, np.concatenate(replicates), influence, self.keys).estimate()

@@ -335,6 +335,7 @@ def _open_folder(
         state = read_checkpoint(checkpoint)
         if state is not None:
             return state
+        # Without a checkpoint the run begins anew.
     if not is_main:
         return None
     holds_run = any((folder / name).exists() for name in ("events.jsonl", "checkpoint", "model"))
