@@ -291,9 +291,11 @@ class QuantizedIndex:
             index = faiss.IndexScalarQuantizer(
                 dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
             )
+            # FAISS learns the range of each dimension from a sample.
             sample = vectors[:: max(1, len(vectors) // ROWS)]
             index.train(np.ascontiguousarray(sample, dtype=np.float32))
         else:
+            # FAISS takes whole bytes.
             index = faiss.IndexBinaryFlat(math.ceil(dimension / 8) * 8)
         for start in range(0, len(vectors), ROWS):
             index.add(self._encode(vectors[start : start + ROWS]))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 def has_exact_map(encoder: Encoder) -> bool:
     """Tells whether the cosine is a sum over pairs of tokens."""
+    # With max pooling each dimension belongs to one token, unless a module mixes the dimensions.
     if encoder.pooling == "max":
         return len(encoder.head) == 0
     pooling = poolings().get(encoder.pooling)

@@ -424,8 +424,10 @@ class Difference(NamedTuple):
         if p_value is None:
             p_value = self.p_value
             corrected = ""
-        size = f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"
-        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}"
+        p_text = f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"
+        interval = (
+            f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {p_text}"
+        )
         interval = interval.replace("-", "−")
         if p_value >= ALPHA:
             return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} points ({interval})"

@@ -176,8 +176,8 @@ def without_score(
 ) -> tuple[np.ndarray, str]:
     """Finds rows with meaningless scores, bool (N,), and counts them in a sentence, "" if there are none.
 
-    The model knows no token of one of their texts, unless ``keep_unknown``, or a score is not
-    finite. InputError if that is true of all rows.
+    A score is meaningless if it is not finite or, without ``keep_unknown``, if the model knows no
+    token of one of the texts. InputError if all rows have such scores.
     """
     n = len(columns[0])
     is_finite = np.ones(n, dtype=bool)

@@ -244,7 +244,7 @@ class TrainingModel(nn.Module):
     def _loss(
         self, batch: TrainingBatch, blocks: Sequence[Tensor], share: float
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Computes the loss from the vectors of each micro-batch, and ``share`` times its gradient for each of them."""
+        """Computes the loss from the vectors of each micro-batch, and ``share`` times its gradient for the vectors."""
         vectors = torch.cat(list(blocks)).requires_grad_()  # (B * C, D)
         ordered = vectors if batch.order is None else vectors[batch.order]
         loss = self.objective(self.head(ordered).chunk(batch.columns), batch.target, batch.part)
@@ -292,7 +292,7 @@ class TrainingModel(nn.Module):
             self.encoder.train()
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, object]]:
-        """Returns Adam's parameter groups. Biases and the weights of norms are not decayed."""
+        """Returns Adam's parameter groups. Weights of one dimension (biases, norms) are not decayed."""
         trained = trained_weights(self).values()
         decayed = [weight for weight in trained if weight.ndim > 1]
         others = [weight for weight in trained if weight.ndim <= 1]
