@@ -281,7 +281,7 @@ def pairs_without(
 
 
 def _without(sentence: str, word: Word) -> str:
-    """Removes a word from a sentence, and one of the two spaces around it."""
+    """Removes a word from a sentence, and the space after it unless a word stands directly before it."""
     before = sentence[: word.start]
     after = sentence[word.end :]
     if before == "" or before.endswith(" "):

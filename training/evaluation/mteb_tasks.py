@@ -86,9 +86,9 @@ def evaluate_task(
         for subset in subsets:
             # Besides figures there are texts, such as the name and the languages of the subset.
             figures = {}
-            for name, value in subset.items():
+            for figure, value in subset.items():
                 if isinstance(value, int | float):
-                    figures[name] = float(value)
+                    figures[figure] = float(value)
             scores[split][subset["hf_subset"]] = figures
     return {
         "model": model.name,

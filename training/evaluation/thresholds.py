@@ -258,8 +258,8 @@ def carry_threshold(
     precision, _, _ = before.measure(Estimate(was_threshold, was_threshold, was_threshold))
     nearest = int(np.abs(pairs.curve.predicted - count).argmin())
     same_precision = pairs.choose_untested(precision.value).value
-    share = float(pairs.curve.threshold[nearest])
-    return CarriedThreshold(count / len(pairs.scores), precision, share, same_precision)
+    same_share = float(pairs.curve.threshold[nearest])
+    return CarriedThreshold(count / len(pairs.scores), precision, same_share, same_precision)
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -92,7 +92,7 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
     """Restores weights, moments and random generators. InputError if they belong to another model, or are damaged."""
     weights = trained_weights(model)
     saved = _load(folder / "weights.safetensors")
-    moments = _load(folder / "optimiser.safetensors")
+    optimiser_state = _load(folder / "optimiser.safetensors")
     if shapes_of(weights) != shapes_of(saved):
         raise InputError(
             f"the checkpoint in {folder} is of another model or other data; start the run anew"
@@ -101,7 +101,7 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
         weight.copy_(saved[name])
     is_fused = optimiser.param_groups[0].get("fused")
     try:
-        for key, value in moments.items():
+        for key, value in optimiser_state.items():
             kind, _, name = key.partition(":")
             if kind == RANDOM:
                 continue
@@ -113,9 +113,9 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
                 optimiser.state[weight][kind] = step.expand(())
             else:
                 optimiser.state[weight][kind] = value.to(weight.device).expand(weight.shape)
-        torch.set_rng_state(moments[f"{RANDOM}:cpu"])
-        if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
-            torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
+        torch.set_rng_state(optimiser_state[f"{RANDOM}:cpu"])
+        if torch.cuda.is_available() and f"{RANDOM}:cuda" in optimiser_state:
+            torch.cuda.set_rng_state(optimiser_state[f"{RANDOM}:cuda"])
     except (KeyError, RuntimeError, TypeError) as error:
         raise _damaged(folder / "optimiser.safetensors", error) from error
     # The caller's own optimiser may have any state.

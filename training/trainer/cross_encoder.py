@@ -108,6 +108,7 @@ class TrainableCrossEncoder:
         longest = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
             model: Any = JointPairModel(encoder.backbone).to(encoder.device)
+            # A joint model keeps the limit of its bi-encoder.
             longest = longest or encoder.max_length
         else:
             model = classifier_over(encoder, config.seed)
@@ -177,6 +178,7 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
     from transformers import AutoModelForSequenceClassification
     from transformers.modeling_layers import GenericForSequenceClassification
 
+    # The reason of the error, unless transformers gives another.
     why = "is no transformer encoder"
     if not isinstance(encoder.backbone, WordBackbone):
         settings: Any = copy.deepcopy(encoder.backbone.config)

@@ -92,9 +92,10 @@ class Evaluator:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
-        for role, row in self._rows.items():
+        for role, row_of_text in self._rows.items():
             reader = encoder.for_role(role) if role else encoder
-            vectors[role] = reader.encode(list(row), normalize=False, should_stop=should_stop)
+            texts = list(row_of_text)
+            vectors[role] = reader.encode(texts, normalize=False, should_stop=should_stop)
         if self.retrieval is not None:
             result = evaluate_retrieval(
                 encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop

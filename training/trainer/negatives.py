@@ -201,7 +201,7 @@ def _nearest(
         limit = to_positive - margin * to_positive.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
         for row, anchor in enumerate(anchors[part]):
-            excluded = [column_of[text] for text in excluded_of[anchor] if text in column_of]
+            excluded = [column_of[other] for other in excluded_of[anchor] if other in column_of]
             similarity[row, excluded] = -torch.inf
         best, columns = similarity.max(dim=1)
         has_negative = torch.isfinite(best).cpu().numpy()

@@ -78,6 +78,7 @@ class Preparation:
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
         notes = []
+        # The config itself shows the objects that it names.
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")

@@ -300,6 +300,7 @@ def _run(
         # A full disk needs no traceback.
         log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
         result = replace(result, reason=reason)
+    # The caller gets any other error: the input is wrong, or it is a bug.
     except Exception as error:
         events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
         raise

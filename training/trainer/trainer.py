@@ -160,6 +160,7 @@ class Trainer:
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
         guess = None
+        # Otherwise the loss is a sum, or the loss of several objectives in turn.
         if len(objectives) == 1 and not self.config.matryoshka_dims:
             guess = objectives[0].guess(self.config.batch_size, self.data[0].scores)
         self.events.emit(
