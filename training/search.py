@@ -115,10 +115,8 @@ def check_dimensions(first: Tensor | np.ndarray, second: Tensor | np.ndarray) ->
 # The queries and the vectors that are compared at a time.
 QUERIES = 128
 ROWS = 65_536
-# The bits of a dimension.
-BITS = (1, 8)
-# By bits: the least number of candidates that are rescored, and the number for each of the k
-# results.
+# By the bits of a dimension: the least number of candidates that are rescored, and the number for
+# each of the k results.
 CANDIDATES = {1: 1_000, 8: 100}
 CANDIDATES_PER_RESULT = {1: 40, 8: 4}
 # An index with one bit is checked with this many queries, and must have this recall.
@@ -246,10 +244,8 @@ class QuantizedIndex:
         """
         # The result of `checked_index` in words.
         self.note = ""
-        if bits not in BITS:
-            raise ValueError(
-                f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}"
-            )
+        if bits not in CANDIDATES:
+            raise ValueError(f"vectors are quantized to 1 or 8 bits a dimension, not {bits}")
         self._vectors = vectors
         self.bits = bits
         self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)

@@ -281,7 +281,7 @@ def pairs_without(
 
 
 def _without(sentence: str, word: Word) -> str:
-    """Removes a word from a sentence, and the space after it unless a word stands directly before it."""
+    """Removes a word from a sentence, with the spaces after it if it is the first word or follows a space."""
     before = sentence[: word.start]
     after = sentence[word.end :]
     if before == "" or before.endswith(" "):
