@@ -14,9 +14,10 @@ TENTATIVE = 0.667
 
 
 def _ordinal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Squares the number of ratings between two values, counting half of both ends. ``values`` are ascending."""
-    middle = np.cumsum(counts) - counts / 2
-    return np.square(middle[:, None] - middle[None])
+    """Squares the number of ratings between two of the ascending values. Ratings with either value count half."""
+    # (V,): half of a value's ratings are below its middle.
+    middles = np.cumsum(counts) - counts / 2
+    return np.square(middles[:, None] - middles[None])
 
 
 # By level of measurement: values (V,), how often each occurs (V,) -> squared distances (V, V).
@@ -34,17 +35,20 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
     all ratings that can be compared are equal, as reliability cannot be judged without variation.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
-    ratings_of_item = (~np.isnan(ratings)).sum(axis=0)
-    pairable = ratings[:, ratings_of_item >= 2]
+    has_two = (~np.isnan(ratings)).sum(axis=0) >= 2
+    pairable = ratings[:, has_two]  # (raters, items)
     values = np.unique(pairable[~np.isnan(pairable)])
     if len(values) < 2:
         return float("nan")
-    occurs = (pairable[None] == values[:, None, None]).sum(axis=1).astype(np.float64)  # (V, items)
-    raters = occurs.sum(axis=0)
+    # How often each value is given to each item.
+    is_value = pairable[None] == values[:, None, None]  # (V, raters, items)
+    occurrences = is_value.sum(axis=1).astype(np.float64)  # (V, items)
+    ratings_of_item = occurrences.sum(axis=0)
     # How often two values are given to the same item. An item with m ratings has m (m - 1) ordered
-    # pairs.
-    weighted = occurs / (raters - 1)
-    coincidences = weighted @ occurs.T - np.diag(weighted.sum(axis=1))  # (V, V)
+    # pairs, which count 1 / (m - 1) each.
+    weighted = occurrences / (ratings_of_item - 1)
+    # A rating is not paired with itself.
+    coincidences = weighted @ occurrences.T - np.diag(weighted.sum(axis=1))  # (V, V)
     counts = coincidences.sum(axis=1)
     distances = DISTANCES[level](values, counts)
     observed = float((coincidences * distances).sum())

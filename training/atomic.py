@@ -81,6 +81,7 @@ def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iter
     writable.
     """
     encoding = None if "b" in mode else "utf-8"
+    # The temporary file must be new, so that no other file is overwritten ("x").
     with (
         replace_file(path) as temporary,
         temporary.open(mode.replace("w", "x"), encoding=encoding, newline=newline) as file,
@@ -101,7 +102,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> bool:
-    """Removes temporary files of killed processes, not written for ``seconds``. Returns whether others remain.
+    """Removes temporary files of killed processes, ``seconds`` after they were written. Returns whether others remain.
 
     ``name`` is a pattern for the names of the destination files.
     """
@@ -158,18 +159,20 @@ def create_folder(
 def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
     """Yields a temporary folder that replaces ``folder`` after the block, or is removed on an error.
 
-    ``synchronises`` writes its files to the disk first. If the process is killed, `recover`
-    restores the old folder.
+    With ``synchronises`` the new files are first written to the disk (fsync). If the process is
+    killed, `recover` restores the old folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
     try:
         yield fresh
+        # mkdtemp has made the folder private (mode 700).
         fresh.chmod(folder.parent.stat().st_mode & 0o777)
         if synchronises:
             for file in fresh.iterdir():
-                with file.open("rb+") as opened:
-                    os.fsync(opened.fileno())
+                # Windows synchronises a file only if it is open for writing.
+                with file.open("rb+") as stream:
+                    os.fsync(stream.fileno())
         if folder.exists():
             _exchange(folder, fresh)
         else:
@@ -209,13 +212,14 @@ def folder_size(folder: Path, least: int = 0) -> int:
 
 
 def _exchange(folder: Path, fresh: Path) -> None:
+    """Moves ``folder`` aside, renames ``fresh`` to its name, and removes the old folder."""
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=ASIDE, dir=folder.parent))
     old = aside / folder.name
     try:
         folder.rename(old)
         fresh.rename(folder)
     finally:
-        # A rename may fail, or Ctrl-C may interrupt the block between both.
+        # The second rename may fail, or Ctrl-C may come before it.
         if not folder.exists():
             old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
@@ -225,8 +229,11 @@ def _is_running(process: int) -> bool:
     """Tells whether this machine has a process with this id; True if it cannot be determined."""
     if os.name == "posix":
         try:
+            # Signal 0 only checks whether the process exists.
             os.kill(process, 0)
-        except OSError as error:
-            # The process may be another user's.
-            return not isinstance(error, ProcessLookupError)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            # The process is another user's.
+            pass
     return True

@@ -60,7 +60,7 @@ TRIPLETS = "triplets"
 # In the order of the numbers 0, 1, 2 that the sets on the Hub contain.
 NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
 # Labels of pairs with the same meaning, and of other pairs, in lower case without spaces and
-# dashes. A word such as "not" before one of the first turns it into one of the second.
+# dashes. A word such as "not" before a label of the same meaning makes it one of another meaning.
 _SAME = (
     "entailment 1 true yes y t accept accepted same similar identical equal match matched matching duplicate "
     "duplicated equivalent paraphrase paraphrased "

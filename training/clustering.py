@@ -54,32 +54,38 @@ def near_duplicates(
         print(near_duplicates(embeddings, threshold=0.9))  # [0 1 0]
     """
     rows = as_rows(np.ascontiguousarray(vectors, dtype=np.float32)).numpy()
-    blocks = steps(range(0, len(rows), ROWS), on_progress, should_stop)
+    starts = steps(range(0, len(rows), ROWS), on_progress, should_stop)
     if others is not None:
-        second = as_rows(np.ascontiguousarray(others, dtype=np.float32)).numpy()
-        check_dimensions(rows, second)
-        index = neighbour_index(second, len(rows))
-        parts = [_most_similar(index, rows[start : start + ROWS], threshold) for start in blocks]
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        other_rows = as_rows(np.ascontiguousarray(others, dtype=np.float32)).numpy()
+        check_dimensions(rows, other_rows)
+        index = neighbour_index(other_rows, len(rows))
+        parts = [np.empty(0, np.int64)]
+        for start in starts:
+            parts.append(_most_similar(index, rows[start : start + ROWS], threshold))
+        return np.concatenate(parts)
 
     original = np.arange(len(rows))
+    # Four times the queries, so that the search is exact up to 25,000 vectors and not 50,000.
     index = neighbour_index(rows, 4 * len(rows), is_filled=False)
-    # The positions of the vectors in the index, which are the ones that are kept.
+    # Only kept vectors are added to the index. These are their positions among all vectors.
     positions = np.empty(0, dtype=np.int64)
-    for start in blocks:
+    for start in starts:
         block = rows[start : start + ROWS]
         nearest = _most_similar(index, block, threshold)
         is_repeat = nearest >= 0
+        # A slice of an array is a view, so this changes ``original``.
         original[start : start + ROWS][is_repeat] = positions[nearest[is_repeat]]
         new = start + np.flatnonzero(~is_repeat)
-        new = new[_first_of_similar(rows[new], new, threshold, original)]
+        # New vectors of the block may repeat each other.
+        stays = _first_of_similar(rows[new], new, threshold, original)
+        new = new[stays]
         index.add(rows[new])
         positions = np.concatenate([positions, new])
     return original
 
 
 def _most_similar(index: Any, vectors: np.ndarray, threshold: float) -> np.ndarray:
-    """Finds the place in the index of the most similar vector, int64 (n,), −1 if it is below the threshold."""
+    """Finds for each vector the place of the most similar one in the index, int64 (n,), −1 below the threshold."""
     cosines, places = index.search(vectors, 1)
     return np.where(cosines[:, 0] >= threshold, places[:, 0], -1)
 
@@ -87,8 +93,9 @@ def _most_similar(index: Any, vectors: np.ndarray, threshold: float) -> np.ndarr
 def _first_of_similar(
     vectors: np.ndarray, positions: np.ndarray, threshold: float, original: np.ndarray
 ) -> np.ndarray:
-    """Decides which of a few vectors are kept, bool (n,), and sets the positions of the others in ``original``."""
+    """Decides which vectors of a block are kept, bool (n,). For the others, sets ``original`` to the kept position."""
     stays = np.ones(len(vectors), dtype=bool)
+    # (n, n): the vector of the row and the earlier one of the column are similar.
     is_similar = np.tril(vectors @ vectors.T >= threshold, -1)
     for row in np.flatnonzero(is_similar.any(axis=1)):
         earlier = np.flatnonzero(is_similar[row] & stays)

@@ -32,6 +32,7 @@ def pick_device(name: str | torch.device = "auto") -> torch.device:
     if name.partition(":")[0] in DEVICE_TYPES:
         try:
             return torch.empty(0, device=name).device
+        # A PyTorch without CUDA raises AssertionError.
         except (RuntimeError, AssertionError) as error:
             cause = error
     raise InputError(
@@ -57,8 +58,10 @@ def has_native_bfloat16(device_type: str) -> bool:
     """Tells whether the hardware multiplies bfloat16 natively, and ATEN_CPU_CAPABILITY lets PyTorch use it."""
     if device_type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
+    # ATEN_CPU_CAPABILITY=avx2 keeps PyTorch from using the instructions.
     if device_type != "cpu" or torch.backends.cpu.get_cpu_capability() == "AVX2":
         return False
+    # Only Linux lists the instructions of the CPU in a file.
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return False
@@ -73,14 +76,14 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
 
 
 def to_host(values: Tensor) -> np.ndarray:
-    """Copies values to NumPy; from a GPU through pinned memory, so that only this thread waits, for these values."""
+    """Copies values to NumPy; from a GPU through pinned memory, so that this thread waits for these values only."""
     if not values.is_cuda:
         return values.cpu().numpy()
     host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
     host.copy_(values, non_blocking=True)
-    copied = torch.cuda.Event()
-    copied.record(torch.cuda.current_stream(values.device))
-    copied.synchronize()
+    end_of_copy = torch.cuda.Event()
+    end_of_copy.record(torch.cuda.current_stream(values.device))
+    end_of_copy.synchronize()
     return host.numpy()
 
 

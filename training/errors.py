@@ -113,6 +113,7 @@ def import_optional(module: str, extra: str, what: str) -> Any:
 def first_line(error: BaseException) -> str:
     """Returns the first line of an error's message, at most 200 characters, or the name of its class."""
     line = str(error).strip().partition("\n")[0] or type(error).__name__
+    # A line that introduces others ends with a colon.
     return line.rstrip(" :\r")[:200]
 
 
@@ -128,4 +129,6 @@ class StoppedError(Exception):
 def _without_middle(text: str) -> str:
     if len(text) <= LONGEST_MESSAGE:
         return text
-    return f"{text[:_START]} … {text[_START - LONGEST_MESSAGE :]}"
+    # A negative index: the message has LONGEST_MESSAGE characters of the text in all.
+    end = text[_START - LONGEST_MESSAGE :]
+    return f"{text[:_START]} … {end}"

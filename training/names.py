@@ -140,6 +140,7 @@ class ModelName:
         if isinstance(text, ModelName):
             return text
         text = str(text)
+        # The name of a folder may itself contain these marks.
         if ("?" in text or ":" in text) and _is_folder(text):
             return ModelName(text)
         if text.strip().startswith(MAXSIM):
@@ -160,7 +161,9 @@ class ModelName:
         if len(name) > LONGEST_PATH or max(map(len, name.split("/"))) > LONGEST_PART:
             raise InputError(f"model {text[:80]!r} … cannot be used here: the name is too long")
         if name.startswith(ENDPOINT):
+            # Raises InputError for a wrong address.
             _read_endpoint(name)
+        # The question mark may be a part of a folder's name.
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
@@ -185,6 +188,7 @@ class ModelName:
                 raise InputError(
                     f"{text!r}: {key} is {value!r}, but must be a whole number from 1 to {most:,}"
                 )
+            # The other settings have the names of their fields.
             values["dimension" if key == DIMENSION else key] = int(value)
         return ModelName(name, **values, pooling=pooling)
 
@@ -198,8 +202,9 @@ class ModelName:
             PROMPT: self.prompt,
             PROMPT_NAME: self.prompt_name,
             DTYPE: self.dtype,
+            "batch": self.batch,
+            "timeout": self.timeout,
         }
-        values |= {"batch": self.batch, "timeout": self.timeout}
         settings = urlencode({key: value for key, value in values.items() if value is not None})
         text = f"{MAXSIM}{self.name}" if self.maxsim else self.name
         if settings:
@@ -259,7 +264,7 @@ class ModelName:
 
     @property
     def weights(self) -> ModelName:
-        """The name without the settings that share one copy of the weights in memory; each dtype has another copy."""
+        """The name of the copy of the weights in memory. It is the same for all dimensions, prompts and poolings."""
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 
     @property
@@ -307,9 +312,10 @@ class DataName:
         read_as = _READ_AS.fullmatch(text)
         # lexists is False for a text that cannot be a path.
         if not read_as or os.path.lexists(text):
-            return DataName(text, None, objective)
+            return DataName(text, objective=objective)
         settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
         values = [unquote(settings.get(key, "")).strip() or None for key in READ_AS]
+        # `READ_AS` has the order of the fields, which have the objective after the encoding.
         encoding, *others = values
         return DataName(read_as[1], encoding, objective, *others)
 
@@ -378,9 +384,10 @@ class DataName:
         """The folder, file or set of ``beir:``, and the split of a folder, "" if the name does not state one."""
         whole = replace(self, name=self.name.removeprefix(BEIR))
         folder, _, split = whole.name.rpartition(":")
-        if whole.exists or not is_id(split) or not _is_folder(folder):
-            return whole, ""
-        return replace(whole, name=folder), split
+        has_split = not whole.exists and is_id(split) and _is_folder(folder)
+        if has_split:
+            return replace(whole, name=folder), split
+        return whole, ""
 
     @property
     def is_set(self) -> bool:
@@ -409,8 +416,9 @@ class DataName:
 
     @property
     def test_split(self) -> str | None:
-        """The test split that belongs to the dev split of a built-in set on every machine; None for other data."""
+        """The test split that belongs to the dev split of a built-in set; None for other data."""
         data_set = self.built_in
+        # The sets of the Hub, which have a repo, are not on every machine.
         if data_set is None or data_set.repo or self.split not in ("", "dev"):
             return None
         return f"{self.name.partition(':')[0]}:test"

@@ -21,7 +21,7 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_starting = threading.Lock()
+_start_lock = threading.Lock()
 
 
 def num_threads() -> int:
@@ -108,7 +108,8 @@ def single_threaded_ops() -> Iterator[None]:
     # The pool takes its size from the number of threads outside the block.
     _pool()
     before = torch.get_num_threads()
-    # Setting the number also changes the number that later threads start with.
+    # The number is 1 in a thread of the pool. It is not set again, as that would also change the
+    # number that later threads start with.
     if before == 1:
         yield
         return
@@ -121,13 +122,13 @@ def single_threaded_ops() -> Iterator[None]:
 
 def _pool() -> tuple[ThreadPoolExecutor, int]:
     """Returns the threads of this process, and their number."""
-    with _starting:
+    with _start_lock:
         return _start_pool(os.getpid())
 
 
 @cache
 def _start_pool(process: int) -> tuple[ThreadPoolExecutor, int]:
-    """Starts the threads of a process. A forked child needs its own threads."""
+    """Starts the threads of a process. The id ``process`` is the key of the cache: a forked child starts its own."""
     threads = torch.get_num_threads()
     all_started = threading.Barrier(threads + 1)
 
@@ -139,6 +140,7 @@ def _start_pool(process: int) -> tuple[ThreadPoolExecutor, int]:
         all_started.wait()
 
     pool = ThreadPoolExecutor(threads, "encode", initializer=initialize)
+    # Each thread waits at the barrier, so every task starts another one.
     for _ in range(threads):
         pool.submit(lambda: None)
     all_started.wait()

@@ -37,7 +37,7 @@ def load_plugins() -> dict[str, Any]:
     """Imports every plug-in once. A plug-in that cannot be imported is skipped, with one sentence in the log."""
     pending = _entries()
     while pending:
-        # Remove it before the import, as it may import a module that loads plug-ins.
+        # Remove the entry before the import, which may call this function again.
         entry = pending.pop()
         plugin = tried(entry.name, entry.load)
         if plugin is not None:
@@ -47,6 +47,7 @@ def load_plugins() -> dict[str, Any]:
 
 @cache
 def _entries() -> list[EntryPoint]:
+    # `load_plugins` takes them from the end.
     return sorted(entry_points(group=GROUP), reverse=True)
 
 

@@ -50,6 +50,7 @@ class Pooling(NamedTuple):
 
 def is_finite(results: np.ndarray) -> np.ndarray:
     """Tells for each vector, or each score, whether it is finite: bool (N,)."""
+    # A sum is finite only if every number is. Usually this one pass is enough.
     if np.isfinite(results.sum(dtype=np.float64)):
         return np.ones(len(results), dtype=bool)
     return np.isfinite(results.reshape(len(results), -1)).all(axis=1)
@@ -85,6 +86,7 @@ def first_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the first real token, ``[CLS]`` or ``<s>``. (B, T, D) -> (B, D) float32."""
     if mask is None:
         return hidden[:, 0].float()
+    # argmax returns the position of the first True.
     first = mask.int().argmax(dim=1)  # (B,)
     return hidden.take_along_dim(first[:, None, None], dim=1)[:, 0].float()
 
@@ -93,6 +95,7 @@ def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Output vector of the last real token. (B, T, D) -> (B, D) float32."""
     if mask is None:
         return hidden[:, -1].float()
+    # argmax returns the position of the first True, counted from the end of the row.
     last = mask.shape[1] - 1 - mask.flip(1).int().argmax(dim=1)  # (B,)
     return hidden.take_along_dim(last[:, None, None], dim=1)[:, 0].float()
 
@@ -100,7 +103,7 @@ def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
 def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tensor:
     """Average over the real tokens with the weights 1, 2, 3, … (B, T, D) -> (B, D) float32.
 
-    ``skipped`` tokens came before the first one, and have used the first weights.
+    With ``skipped`` tokens of a prompt, which are not in the sum, the weights begin at skipped + 1.
     """
     if mask is None:
         # (1, T)
@@ -144,7 +147,7 @@ POOLINGS = {
 
 def poolings() -> dict[str, Pooling]:
     """Returns all poolings by name, built-in ones and the ones that plug-ins add."""
-    # A plug-in cannot replace a built-in pooling.
+    # The built-in poolings come first, and a plug-in cannot replace one.
     return POOLINGS | plugins(Pooling) | POOLINGS
 
 
@@ -199,5 +202,7 @@ def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     """Removes the first ``skipped`` real tokens of each row from the mask (B, T), but never the last one."""
     if mask is None:
         mask = hidden.new_ones(hidden.shape[:2]).bool()
-    number = mask.cumsum(dim=1)
-    return mask & (number > (number[:, -1:] - 1).clamp(max=skipped))
+    numbers = mask.cumsum(dim=1)  # (B, T), the real tokens of a row counted from 1
+    counts = numbers[:, -1:]  # (B, 1)
+    skipped_of_rows = (counts - 1).clamp(max=skipped)
+    return mask & (numbers > skipped_of_rows)

@@ -92,15 +92,11 @@ OnDownload = Callable[[str, float, float], None]
 POLL_SECONDS = 0.3
 STOP_SECONDS = 2.0
 
-_listener: ContextVar[tuple[OnDownload, Callable[[], bool]] | None] = ContextVar(
-    "listener", default=None
-)
+_listener: ContextVar[tuple[OnDownload, ShouldStop] | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def listening(
-    on_download: OnDownload, should_stop: Callable[[], bool] = lambda: False
-) -> Iterator[None]:
+def listening(on_download: OnDownload, should_stop: ShouldStop = lambda: False) -> Iterator[None]:
     """In the block, this thread's downloads report to ``on_download``, and raise StoppedError if ``should_stop``."""
     token = _listener.set((on_download, should_stop))
     try:
@@ -139,8 +135,9 @@ def watch(
     thread.start()
     while thread.is_alive():
         thread.join(POLL_SECONDS)
+        growth = folder_size(folder) / 1e6 - before
         # The size may shrink when pieces are joined and their files removed.
-        done = max(done, min(megabytes, folder_size(folder) / 1e6 - before))
+        done = max(done, min(megabytes, growth))
         on_download(what, done, megabytes)
         if thread.is_alive() and should_stop():
             stop()

@@ -76,7 +76,9 @@ def _to_int8(vectors: np.ndarray, calibration: Ranges) -> np.ndarray:
 def _from_int8(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
     start = calibration[0]
     step = (calibration[1] - calibration[0]) / STEPS
-    return (start + (codes.astype(np.float32) + np.float32(128.5)) * step).astype(np.float32)
+    # The middle of each step, counted in steps.
+    middles = codes.astype(np.float32) + np.float32(128.5)
+    return (start + middles * step).astype(np.float32)
 
 
 def _from_bits(codes: np.ndarray, calibration: Ranges) -> np.ndarray:

@@ -64,7 +64,7 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     first = as_rows(u)
     second = as_rows(v)
     check_dimensions(first, second)
-    similarities = _score_function(function)(first, second)
+    similarities = _find_similarity(function).matrix(first, second)
     return similarities if isinstance(u, Tensor) else similarities.numpy()
 
 
@@ -80,15 +80,12 @@ def pairwise_similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vec
         raise InputError(
             f"{len(first):,} and {len(second):,} vectors cannot be compared row by row"
         )
-    similarities = _named(function).tensor_rows(first, second)
+    similarities = _find_similarity(function).tensor_rows(first, second)
     return similarities if isinstance(u, Tensor) else similarities.numpy()
 
 
-def _score_function(function: str | ScoreFunction) -> ScoreFunction:
-    return function if callable(function) else _named(function).matrix
-
-
-def _named(function: str) -> Similarity:
+def _find_similarity(function: str) -> Similarity:
+    """Returns an entry of `SIMILARITIES`. InputError for an unknown name."""
     if function not in SIMILARITIES:
         raise InputError(f"similarity {function!r} is unknown; choose {', '.join(SIMILARITIES)}")
     return SIMILARITIES[function]
@@ -118,10 +115,8 @@ def check_dimensions(first: Tensor | np.ndarray, second: Tensor | np.ndarray) ->
 # The queries and the vectors that are compared at a time.
 QUERIES = 128
 ROWS = 65_536
-# The bits of a dimension.
-BITS = (1, 8)
-# By bits: the least number of candidates that are rescored, and the number for each of the k
-# results.
+# By the bits of a dimension: the least number of candidates that are rescored, and the number for
+# each of the k results.
 CANDIDATES = {1: 1_000, 8: 100}
 CANDIDATES_PER_RESULT = {1: 40, 8: 4}
 # An index with one bit is checked with this many queries, and must have this recall.
@@ -169,7 +164,7 @@ class SearchIndex:
             # The cosine of unit vectors is their dot product.
             self._vectors = F.normalize(self._vectors, dim=1)
             function = "dot"
-        self._score = _score_function(function)
+        self._score = function if callable(function) else _find_similarity(function).matrix
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -201,6 +196,7 @@ class SearchIndex:
             row_parts.append(part_rows)
         scores = np.concatenate(score_parts)
         rows = np.concatenate(row_parts)
+        # Best first, and among equal scores the lower row first.
         order = np.lexsort((rows, -scores))
         scores = np.take_along_axis(scores, order, axis=1)
         rows = np.take_along_axis(rows, order, axis=1)
@@ -248,10 +244,8 @@ class QuantizedIndex:
         """
         # The result of `checked_index` in words.
         self.note = ""
-        if bits not in BITS:
-            raise ValueError(
-                f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}"
-            )
+        if bits not in CANDIDATES:
+            raise ValueError(f"vectors are quantized to 1 or 8 bits a dimension, not {bits}")
         self._vectors = vectors
         self.bits = bits
         self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -260,7 +254,7 @@ class QuantizedIndex:
         parts = max(1, min(parallel.num_threads(), len(vectors) // MIN_PART))
         edges = np.linspace(0, len(vectors), parts + 1, dtype=np.int64).tolist()
         for first, last in pairwise(edges):
-            self._parts.append((first, self._quantized(vectors[first:last])))
+            self._parts.append((first, self._make_part(vectors[first:last])))
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -272,7 +266,7 @@ class QuantizedIndex:
         count = min(count, len(self._vectors))
         searches = []
         for first, part in self._parts:
-            searches.append(partial(self._candidates, queries, count, first, part))
+            searches.append(partial(self._candidates, queries, count, first=first, part=part))
         candidates = np.concatenate(parallel.run_parallel(searches), axis=1)  # (Q, C)
         best_cosines = []
         best_rows = []
@@ -285,7 +279,7 @@ class QuantizedIndex:
             best_rows.append(rows[best])
         return np.stack(best_cosines), np.stack(best_rows)
 
-    def _quantized(self, vectors: np.ndarray) -> Any:
+    def _make_part(self, vectors: np.ndarray) -> Any:
         """Makes a FAISS index of a part of the vectors."""
         faiss = _import_faiss()
         dimension = vectors.shape[1]
@@ -293,23 +287,28 @@ class QuantizedIndex:
             index = faiss.IndexScalarQuantizer(
                 dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
             )
+            # FAISS learns the range of each dimension from a sample.
             sample = vectors[:: max(1, len(vectors) // ROWS)]
             index.train(np.ascontiguousarray(sample, dtype=np.float32))
         else:
+            # FAISS takes whole bytes.
             index = faiss.IndexBinaryFlat(math.ceil(dimension / 8) * 8)
         for start in range(0, len(vectors), ROWS):
-            index.add(self._encoded(vectors[start : start + ROWS]))
+            index.add(self._encode(vectors[start : start + ROWS]))
         return index
 
-    def _encoded(self, vectors: np.ndarray) -> np.ndarray:
+    def _encode(self, vectors: np.ndarray) -> np.ndarray:
         """Prepares vectors for FAISS: bits as uint8 (N, D/8), or float32 (N, D), which it quantizes itself."""
         if self.bits == 1:
             return np.packbits(vectors > self._mean, axis=1)
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
     def _candidates(self, queries: np.ndarray, count: int, first: int, part: Any) -> np.ndarray:
-        """Finds the rows of the ``count`` best quantized vectors of a part, or all of them: int64 (Q, C)."""
-        _, rows = part.search(self._encoded(queries), min(count, part.ntotal))
+        """Finds the ``count`` best quantized vectors of a part, or all of them: their rows in the index, int64 (Q, C).
+
+        ``first`` is the row of the part's first vector.
+        """
+        _, rows = part.search(self._encode(queries), min(count, part.ntotal))
         return rows + first
 
 
@@ -329,7 +328,8 @@ def checked_index(vectors: np.ndarray) -> QuantizedIndex:
     cosines, _ = index.nearest(queries, count)
     recall = 1.0
     if count > 1:
-        # Equal cosines count as hits.
+        # The first neighbour is the query. A neighbour is a hit if it is as similar as the last of
+        # the exact ones, but for rounding errors.
         recall = float((cosines[:, 1:] >= exact[:, -1:] - 1e-6).mean())
     finding = f"By one bit a dimension {CHECKED} queries found {recall:.0%} of their ten nearest"
     if recall >= MIN_RECALL:
@@ -444,12 +444,12 @@ def most_similar_pairs(
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
     exact = as_rows(np.ascontiguousarray(vectors, dtype=np.float32))
-    cosine = np.empty(0, dtype=np.float32)
-    pairs = np.empty((2, 0), dtype=np.int64)
+    cosines = np.empty(0, dtype=np.float32)  # (P,), of the best pairs so far, at most k
+    pairs = np.empty((2, 0), dtype=np.int64)  # (2, P)
     for rows, columns in steps(_triangle(len(vectors)), **watch):
         block = _cosines(exact, rows, columns)
-        if len(cosine) == k:
-            is_better = block > cosine.min()
+        if len(cosines) == k:
+            is_better = block > cosines.min()
         else:
             is_better = block >= threshold
         if rows == columns:
@@ -459,19 +459,20 @@ def most_similar_pairs(
         if not len(better):
             continue
         i, j = np.divmod(better, block.shape[1])
-        cosine = np.concatenate([cosine, block.ravel()[better]])
+        cosines = np.concatenate([cosines, block.ravel()[better]])
         pairs = np.concatenate([pairs, np.stack([i + rows.start, j + columns.start])], axis=1)
-        if len(cosine) > k:
-            place = len(cosine) - k
-            lowest = np.partition(cosine, place)[place]
-            above = np.flatnonzero(cosine > lowest)
-            equal = np.flatnonzero(cosine == lowest)
-            highest = np.concatenate([above, equal[: k - len(above)]])
-            cosine = cosine[highest]
-            pairs = pairs[:, highest]
-    order = np.lexsort((pairs[1], pairs[0], -cosine))
+        if len(cosines) > k:
+            # Keep the k best, and of equal ones the first.
+            place = len(cosines) - k
+            lowest = np.partition(cosines, place)[place]
+            above = np.flatnonzero(cosines > lowest)
+            equal = np.flatnonzero(cosines == lowest)
+            best = np.concatenate([above, equal[: k - len(above)]])
+            cosines = cosines[best]
+            pairs = pairs[:, best]
+    order = np.lexsort((pairs[1], pairs[0], -cosines))
     first, second = pairs[:, order].tolist()
-    return list(zip(first, second, cosine[order].tolist(), strict=True))
+    return list(zip(first, second, cosines[order].tolist(), strict=True))
 
 
 def estimate_seconds(vectors: np.ndarray) -> float:
@@ -483,6 +484,7 @@ def estimate_seconds(vectors: np.ndarray) -> float:
     for rows, columns in blocks:
         _cosines(sample, rows, columns)
     seconds_per_block = (time.perf_counter() - started) / max(len(blocks), 1)
+    # The whole matrix has this many rows of blocks. Its upper triangle is computed.
     count = math.ceil(len(vectors) / BLOCK)
     return seconds_per_block * count * (count + 1) / 2
 
@@ -508,10 +510,9 @@ SEED = 1_234
 def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -> Any:
     """Makes a FAISS index of float32 (N, D) by dot product, for a number of queries.
 
-    It is exact up to as many comparisons as there are pairs of 50,000 vectors. For more it is an
-    inverted file (k-means cells, 16 of them probed), which finds 92 of 100 neighbours (k = 15,
-    26,745 sentences of STS) in a tenth of the time, and is deterministic. Without ``is_filled`` it
-    is trained but empty.
+    It is exact up to 50,000² comparisons. For more it is an inverted file (k-means cells, 16 of
+    them probed), which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of
+    the time, and is deterministic. Without ``is_filled`` it is trained but empty.
     """
     faiss = _import_faiss()
     n, dimension = vectors.shape
@@ -519,6 +520,7 @@ def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -
     if n * queries > MAX_EXACT**2:
         cells = round(3.2 * math.sqrt(n))
         index = faiss.IndexIVFFlat(index, dimension, cells, faiss.METRIC_INNER_PRODUCT)
+        # Fewer iterations and points than by default make the training fast.
         index.cp.niter = 6
         index.cp.max_points_per_centroid = 64
         index.cp.seed = SEED

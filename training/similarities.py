@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scipy import sparse
     from torch import Tensor
 
+# The rows of sparse vectors that are made dense at a time.
 DENSE_ROWS = 512
 
 
@@ -102,6 +103,7 @@ def row_similarities(
     u: np.ndarray | sparse.csr_matrix, v: np.ndarray | sparse.csr_matrix
 ) -> dict[str, np.ndarray]:
     """Computes each of `SIMILARITIES` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
+    # If one of them is dense, both are.
     if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
         u = np.asarray(u)
         v = np.asarray(v)

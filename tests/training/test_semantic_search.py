@@ -13,7 +13,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.search import (
-    BITS,
+    CANDIDATES,
     QuantizedIndex,
     SearchIndex,
     checked_index,
@@ -93,7 +93,7 @@ def test_search_finds_what_sentence_transformers_finds(real, function, monkeypat
         )
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", CANDIDATES)
 def test_an_index_serves_any_number_of_searches(real, bits):
     index = QuantizedIndex(real, bits)
     exact = semantic_search(real[:20], SearchIndex(real), top_k=3)
@@ -133,7 +133,7 @@ def test_vectors_that_cannot_be_compared_are_refused_in_one_sentence(vectors):
         semantic_search(vectors[:2], vectors, top_k=0)
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", CANDIDATES)
 def test_nearly_all_of_the_nearest_are_found_with_exact_cosines(
     vectors, queries, bits, monkeypatch
 ):
@@ -149,7 +149,7 @@ def test_nearly_all_of_the_nearest_are_found_with_exact_cosines(
     assert (cosines.dtype, rows.dtype) == (np.float32, np.int64)
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", CANDIDATES)
 def test_parts_that_are_searched_in_parallel_answer_as_one(vectors, queries, bits, monkeypatch):
     whole = QuantizedIndex(vectors, bits)
     monkeypatch.setattr(search_index, "MIN_PART", 3_000)
@@ -160,7 +160,7 @@ def test_parts_that_are_searched_in_parallel_answer_as_one(vectors, queries, bit
         np.testing.assert_allclose(mine, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", CANDIDATES)
 def test_few_vectors_are_all_found_of_any_number_of_dimensions(vectors, bits):
     few = unit(vectors[:7, :3])
     cosines, rows = QuantizedIndex(few, bits).nearest(few[:1], 7)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 def has_exact_map(encoder: Encoder) -> bool:
     """Tells whether the cosine is a sum over pairs of tokens."""
+    # With max pooling each dimension belongs to one token, unless a module mixes the dimensions.
     if encoder.pooling == "max":
         return len(encoder.head) == 0
     pooling = poolings().get(encoder.pooling)
@@ -59,6 +60,7 @@ class Word:
     # The offsets in the sentence. Start equals end for a special token, and for a word of a prompt.
     start: int
     end: int
+    # The positions of its tokens.
     tokens: tuple[int, ...]
 
 
@@ -166,13 +168,16 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
     """Returns the words of a sentence as the tokenizer split them. Each special token is a word."""
     words = []
     prompt_length = len(vectors.prompt)
+    # The first token of each word.
     starts = []
     previous = None
     for token, number in enumerate(vectors.words):
+        # The tokens of a word have the same number, special tokens have none.
         if number is None or number != previous:
             starts.append(token)
         previous = number
     for first, next_first in pairwise([*starts, len(vectors.words)]):
+        # The offsets in the prompt and the sentence together.
         start = vectors.offsets[first][0]
         end = vectors.offsets[next_first - 1][1]
         is_special = vectors.words[first] is None
@@ -180,6 +185,7 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
         if is_special:
             text = vectors.tokens[first]
         stripped = text.strip()
+        # The offsets in the sentence, after the prompt and the spaces before the word.
         place = 0
         length = 0
         if not is_special and end > prompt_length:
@@ -189,9 +195,9 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
         words.append(
             Word(
                 stripped or vectors.tokens[first],
-                place,
-                place + length,
-                tuple(range(first, next_first)),
+                start=place,
+                end=place + length,
+                tokens=tuple(range(first, next_first)),
             )
         )
     return words
@@ -216,6 +222,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
     weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
     for module in encoder.head:
+        # A module that does not scale is a linear `Dense` (`has_exact_map`).
         if _scales(module):
             terms /= np.linalg.norm(terms.sum(axis=0)) or 1
         elif isinstance(module, Dense):
@@ -228,6 +235,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
 
 def _scales(module: object) -> bool:
     """Tells whether a module only changes the length of a vector."""
+    # By its name, because the import of the class imports torch.
     return type(module).__name__ == "Normalize"
 
 
@@ -273,7 +281,7 @@ def pairs_without(
 
 
 def _without(sentence: str, word: Word) -> str:
-    """Removes a word from a sentence, and one of the two spaces around it."""
+    """Removes a word from a sentence, with the spaces after it if it is the first word or follows a space."""
     before = sentence[: word.start]
     after = sentence[word.end :]
     if before == "" or before.endswith(" "):

@@ -45,6 +45,7 @@ MOST_OF_ROWS = 0.5
 SHARE = (0.0, 1.0)
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
+CORRELATIONS = {"spearman": spearman, "pearson": pearson}
 # The `sentence_keys` of N rows; None if the rows count as independent.
 Keys = np.ndarray | None
 
@@ -72,11 +73,13 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     """Numbers the first sentence, the second sentence and the pair of each row, int (N, 3).
 
     Equal sentences have equal numbers in both columns, and equal pairs have equal numbers in either
-    order. If both sentences of a row are equal, the second one gets another number.
+    order. If both sentences of a row are equal, the second one gets another number, so that the row
+    does not count twice for its sentence.
     """
     distinct, numbers = numbered(chain(columns[0], columns[1]))
     first, second = np.array(numbers, dtype=np.int64).reshape(2, -1)
     second = np.where(first == second, second + len(distinct), second)
+    # One number for each unordered pair.
     pairs = np.minimum(first, second) * 2 * len(distinct) + np.maximum(first, second)
     _, pair = np.unique(pairs, return_inverse=True)
     return np.stack([first, second, pair], axis=1)
@@ -112,8 +115,8 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
 class Statistic:
     """A figure of N rows, its values (R,) in bootstrap resamples, and how far each row moves it, (N,).
 
-    The intervals allow for ``keys``. ``limits`` are the least and the greatest possible value of
-    the figure. Statistics of the same rows can be subtracted.
+    The intervals allow for sentences that rows share, by their ``keys``. ``limits`` are the least
+    and the greatest possible value of the figure. Statistics of the same rows can be subtracted.
     """
 
     value: float
@@ -136,6 +139,7 @@ class Statistic:
         for statistic in statistics:
             keys = statistic.keys
             if keys is None:
+                # Every row has sentences that no other row has.
                 keys = np.arange(3 * len(statistic.influence)).reshape(-1, 3)
             # Sentences of different data sets count as different.
             parts.append(keys + start)
@@ -166,7 +170,7 @@ def correlation(
     keys: Keys = None,
 ) -> Statistic:
     """Computes Spearman's or Pearson's correlation of x (N,) and y (N,); NaN if either is constant."""
-    value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
+    value = CORRELATIONS[statistic](x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
     replicates = bootstrap_replicates(x, y, statistic, resamples)
     return Statistic(value, replicates, influence, keys, (-1.0, 1.0))
@@ -200,7 +204,7 @@ def bootstrap_interval(
     3). With ``keys`` (`sentence_keys`) they allow for shared sentences. NaN for fewer than four
     pairs and for constant values.
     """
-    value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
+    value = CORRELATIONS[statistic](x, y)
     if np.isnan(value) or len(x) < 4:
         return Interval(np.nan, np.nan, why_undefined(x, y) or "too few pairs")
     # All pairs are on one line, and so are the pairs of every resample.
@@ -209,16 +213,17 @@ def bootstrap_interval(
     x = np.asarray(x, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
     influence = _influence(x, y, statistic)
-    allows = "" if keys is None else ", allows for shared sentences"
+    allowance = "" if keys is None else ", allows for shared sentences"
     factor = dependence(influence, keys)
     if len(x) >= ASYMPTOTIC_FROM:
         z = np.arctanh(value)
         error = factor * influence.std() / np.sqrt(len(x)) / (1 - value**2)
-        low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
-        return Interval(float(low), float(high), f"Fisher z{allows}")
+        low, high = np.tanh([z - NORMAL_975 * error, z + NORMAL_975 * error])
+        return Interval(float(low), float(high), f"Fisher z{allowance}")
     if statistic == "spearman":
         _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
-        return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
+        return Interval(low, high, f"bootstrap, {resamples:,} resamples{allowance}")
+    # The correlation of the pairs themselves, each drawn once.
     [z], [error] = _z_and_error(x, y, np.ones((1, len(x))))
     deviations = []
     for weights in resample_weights(len(x), resamples):
@@ -227,9 +232,10 @@ def bootstrap_interval(
         with np.errstate(invalid="ignore", divide="ignore"):
             deviations.append((replicates - z) / errors)
     studentised = np.concatenate(deviations)
+    # The lower end of the interval comes from the upper quantile.
     quantiles = np.percentile(studentised[np.isfinite(studentised)], [97.5, 2.5])
     low, high = np.tanh(z - factor * error * quantiles)
-    method = f"studentised bootstrap, {resamples:,} resamples{allows}"
+    method = f"studentised bootstrap, {resamples:,} resamples{allowance}"
     return Interval(float(low), float(high), method)
 
 
@@ -285,7 +291,8 @@ def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Sums for each value the weights of higher values, and half the weights of equal ones, divided by N: (N,)."""
     _, group = np.unique(values, return_inverse=True)
     sums = np.bincount(group, weights)
-    return (np.cumsum(sums[::-1])[::-1] - sums / 2)[group] / len(values)
+    equal_and_higher = np.cumsum(sums[::-1])[::-1]
+    return (equal_and_higher - sums / 2)[group] / len(values)
 
 
 def wilson_interval(successes: float, n: float) -> Interval:
@@ -330,8 +337,10 @@ def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Itera
     block = max(1, min(BLOCK, BLOCK_VALUES // n))
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
+        # The rows of each resample have their own numbers, so that one call counts all of them.
         rows = random.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
-        yield np.bincount(rows.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+        counts = np.bincount(rows.ravel(), minlength=size * n)
+        yield counts.reshape(size, n).astype(np.float64)
 
 
 def resamples_for(n: int) -> int:
@@ -352,8 +361,9 @@ def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     group[order] = np.cumsum(differs) - 1
 
     def ranks(weights: np.ndarray) -> np.ndarray:
-        sizes = np.add.reduceat(weights[:, order], group_starts, axis=1)
-        return (np.cumsum(sizes, axis=1) - (sizes - 1) / 2)[:, group]
+        sizes = np.add.reduceat(weights[:, order], group_starts, axis=1)  # (R, groups)
+        mean_ranks = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
+        return mean_ranks[:, group]
 
     return ranks
 
@@ -398,6 +408,7 @@ class Difference(NamedTuple):
         if self.points == 0:
             return 1.0
         half_width = self.points - self.low if self.points > 0 else self.high - self.points
+        # All resamples have the same difference.
         if half_width <= 0:
             return 0.0
         return 2 * NORMAL.cdf(-NORMAL_975 * abs(self.points) / half_width)
@@ -413,8 +424,10 @@ class Difference(NamedTuple):
         if p_value is None:
             p_value = self.p_value
             corrected = ""
-        size = f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"
-        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}"
+        p_text = f"= {p_value:.3f}" if p_value >= 0.001 else "< 0.001"
+        interval = (
+            f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {p_text}"
+        )
         interval = interval.replace("-", "−")
         if p_value >= ALPHA:
             return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} points ({interval})"

@@ -88,9 +88,9 @@ class Calibration:
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
         # Equal sentences have the score 5, whatever their gold scores are.
-        below = sum(knot < 1 for knot in self.cosines)
-        knots = (*self.cosines[:below], EQUAL)
-        scores = (*values[:below], TOP_SCORE)
+        count = sum(knot < 1 for knot in self.cosines)
+        knots = (*self.cosines[:count], EQUAL)
+        scores = (*values[:count], TOP_SCORE)
         return float(np.interp(cosine, knots, scores))
 
 
@@ -133,6 +133,7 @@ def calibrate(
     is_left_out, note = without_score(scorer, pairs.columns, [by_similarity])
     if note:
         pairs = pairs.select(np.flatnonzero(~is_left_out).tolist(), note)
+    # The first similarity is the cosine, or the only score of the model.
     scores = next(iter(by_similarity.values()))
     return fit_pairs(pairs, scores[~is_left_out])
 
@@ -181,7 +182,9 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     for number, score in enumerate(scores):
         near = np.concatenate(groups[max(0, number - 1) : number + 2])
         bands.append(score + np.percentile(errors[near], BAND, method="weibull"))
-    low, high = np.maximum.accumulate(np.array(bands).clip(0, TOP_SCORE)).T
+    # The limits never decrease either.
+    limits = np.maximum.accumulate(np.array(bands).clip(0, TOP_SCORE))  # (knots, 2)
+    low, high = limits.T
     return Calibration(_rounded(knots, 5), _rounded(scores), _rounded(low), _rounded(high))
 
 
@@ -234,8 +237,13 @@ class Reliability:
 def reliability(
     curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None
 ) -> Reliability:
-    """Measures a curve on the pairs, with cosines (N,), that it was not fitted on. InputError for fewer than 20."""
-    fitted_keys = set(curve.keys or pair_keys(load_data(FITTED_ON, home)))
+    """Measures a curve on the pairs, with cosines (N,), that it was not fitted on.
+
+    InputError for fewer than 20 such pairs, or if a curve without keys was fitted on data that has
+    no name.
+    """
+    # Without keys the pairs are loaded by the name of their data.
+    fitted_keys = set(curve.keys or pair_keys(load_data(curve.fitted_on, home)))
     rows = [row for row, key in enumerate(pair_keys(data)) if key not in fitted_keys]
     if len(rows) < LEAST_CHECKED:
         raise InputError(

@@ -52,6 +52,7 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
 def effective_rank(vectors: np.ndarray) -> float:
     """Computes exp(-Σ p log p) of the singular values' shares p: between 1 (one direction) and min(N, D)."""
     values = np.linalg.svd(normalize_rows(vectors), compute_uv=False)
+    # log 0 is not finite, and 0 log 0 counts as 0.
     shares = values[values > 0] / values.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
 

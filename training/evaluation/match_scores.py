@@ -111,7 +111,9 @@ class MatchScores:
     @cached_property
     def effect(self) -> float:
         """The number of pairs that count as one independent pair because pairs share sentences; at least 1."""
-        return dependence(self.matches - isotonic(self.scores, self.matches), self.keys) ** 2
+        # Whether a pair matches, as far as its score does not tell it.
+        residuals = self.matches - isotonic(self.scores, self.matches)
+        return dependence(residuals, self.keys) ** 2
 
     def average_precision(self) -> Statistic:
         """Computes average precision. It is undefined for resamples without a match.
@@ -126,17 +128,18 @@ class MatchScores:
             with np.errstate(invalid="ignore"):
                 sums = (gained * hits / np.maximum(predicted, 1)).sum(axis=1)
                 replicates.append(sums / hits[:, -1])
-        # A matching pair adds its own precision, and changes the precision of all matches with
-        # equal or lower scores.
-        place = np.searchsorted(-curve.threshold, -self.scores)
-        share = np.diff(curve.hits, prepend=0) / curve.predicted
-        moves = _sums_from(share)[place]
-        lost = _sums_from(share * curve.precision)[place]
-        own = self.matches * (curve.precision[place] + moves - curve.average_precision) - lost
+        # A matching pair adds the precision at its score. Every pair lowers the precision of all
+        # matches with equal or lower scores, and a matching pair also raises it.
+        place = np.searchsorted(-curve.threshold, -self.scores)  # (N,), in the curve
+        share = np.diff(curve.hits, prepend=0) / curve.predicted  # (T,)
+        raised = _sums_from(share)[place]
+        lowered = _sums_from(share * curve.precision)[place]
+        gain = curve.precision[place] + raised - curve.average_precision
+        influence = self.matches * gain - lowered
         return Statistic(
             curve.average_precision,
             np.concatenate(replicates),
-            own / curve.hits[-1],
+            influence / curve.hits[-1],
             self.keys,
             SHARE,
         )
@@ -174,6 +177,7 @@ class MatchScores:
         for hits, predicted in self._resampled_counts():
             f1 = 2 * hits / np.maximum(predicted + hits[:, -1:], 1)
             replicates.append(curve.threshold[f1.argmax(axis=1)])
+        # Shared sentences widen the interval of the threshold as much as the one of its F1.
         above = self.scores >= threshold
         _, influence = ratio(2.0 * (above & self.matches), above.astype(float) + self.matches)
         return Statistic(threshold, np.concatenate(replicates), influence, self.keys).estimate()
@@ -213,8 +217,8 @@ class MatchScores:
         """Computes `effect` for the ``count`` pairs with the highest scores, which share fewer sentences."""
         if self.keys is None or self.effect == 1:
             return 1.0
-        partners = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
-        return 1 + (self.effect - 1) * partners
+        share = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
+        return 1 + (self.effect - 1) * share
 
     @cached_property
     def _order(self) -> np.ndarray:
@@ -231,8 +235,11 @@ class MatchScores:
             predicted = np.cumsum(weights, axis=1)
             yield hits[:, last], predicted[:, last]
 
-    def reached(self, precision: float) -> Estimate:
-        """Finds the lowest threshold of at least 20 pairs with this precision on these pairs, or `NO_ESTIMATE`."""
+    def choose_untested(self, precision: float) -> Estimate:
+        """Chooses the lowest threshold with this precision on these pairs; `NO_ESTIMATE` if there is none.
+
+        At least 20 pairs, or as many as there are matches, are above the threshold.
+        """
         is_precise = self.curve.precision >= precision
         has_enough = self.curve.predicted >= min(LEAST_ABOVE, int(self.matches.sum()))
         places = np.flatnonzero(is_precise & has_enough)
@@ -283,15 +290,17 @@ class MatchScores:
         # numerator and in its denominator.
         figures = (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1)))
         for top, bottom in figures:
+            is_f1 = top[0] == 2
             value, influence = ratio(top @ rows, bottom @ rows)
             # Precision is undefined without a pair above the threshold.
             with np.errstate(invalid="ignore", divide="ignore"):
                 replicates = (counts @ top) / (counts @ bottom)
             estimates.append(Statistic(value, replicates, influence, self.keys, SHARE).estimate())
             # Resamples of a share of 0 or 1 cannot differ.
-            if value in (0, 1) and top[0] == 1:
+            if value in (0, 1) and not is_f1:
                 n = (bottom @ rows).sum() / self.effect
-                estimates[-1] = Estimate(value, *wilson_interval(value * n, n)[:2])
+                low, high, _ = wilson_interval(value * n, n)
+                estimates[-1] = Estimate(value, low, high)
         precision, recall, f1 = estimates
         return precision, recall, f1
 

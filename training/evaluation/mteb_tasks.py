@@ -82,7 +82,14 @@ def evaluate_task(
     [task_result] = results.task_results
     scores = {}
     for split, subsets in task_result.scores.items():
-        scores[split] = {subset["hf_subset"]: _figures(subset) for subset in subsets}
+        scores[split] = {}
+        for subset in subsets:
+            # Besides figures there are texts, such as the name and the languages of the subset.
+            figures = {}
+            for figure, value in subset.items():
+                if isinstance(value, int | float):
+                    figures[figure] = float(value)
+            scores[split][subset["hf_subset"]] = figures
     return {
         "model": model.name,
         "pooling": model.pooling,
@@ -140,9 +147,6 @@ def _adapter(
             {"name": f"sbert-lab/{slug}"}
         )
 
-        def __init__(self) -> None:
-            pass
-
         def encode(self, inputs: Any, prompt_type: Any = None, **_: Any) -> np.ndarray:
             nonlocal done
             sentences = list(chain.from_iterable(batch["text"] for batch in inputs))
@@ -156,7 +160,3 @@ def _adapter(
             return vectors
 
     return Adapter()
-
-
-def _figures(subset: dict[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in subset.items() if isinstance(value, int | float)}

@@ -168,20 +168,22 @@ def evaluate_retrieval(
         data = load_retrieval(data, home)
     depth = max(cutoffs)
     rankings = retriever.search(data.queries, data.documents, depth, **watch)
-    best = np.zeros((len(rankings), depth))
+    # The grades of the documents in the order of the ranking, and in the best order.
     gains = np.zeros((len(rankings), depth))
+    best_gains = np.zeros((len(rankings), depth))
+    # The number of relevant documents of each query.
     relevant = np.zeros(len(rankings))
     for row, (rows, grades) in enumerate(zip(rankings, data.relevant, strict=True)):
         gains[row, : len(rows)] = [grades.get(int(document), 0.0) for document in rows]
         highest = sorted(grades.values(), reverse=True)
-        best[row, : len(highest[:depth])] = highest[:depth]
+        best_gains[row, : len(highest)] = highest[:depth]
         relevant[row] = sum(grade >= relevant_from for grade in highest)
     hits = (gains > 0) & (gains >= relevant_from)
     values: dict[str, np.ndarray] = {}
     for k in cutoffs:
         ranks = np.arange(1, k + 1)
         discounts = 1 / np.log2(ranks + 1)
-        values[f"ndcg@{k}"] = (gains[:, :k] @ discounts) / (best[:, :k] @ discounts)
+        values[f"ndcg@{k}"] = (gains[:, :k] @ discounts) / (best_gains[:, :k] @ discounts)
         for name, metric in METRICS.items():
             # A query without relevant documents has the value 0.
             values[f"{name}@{k}"] = metric(hits[:, :k], ranks, np.maximum(relevant, 1))

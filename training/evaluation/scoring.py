@@ -106,6 +106,7 @@ def row_scores(
     vectors = sentence_vectors(model, sentences, on_progress=on_progress, should_stop=should_stop)
     report.sentences = len(set(sentences))
     report.seconds = time.perf_counter() - started
+    # The vectors of the columns follow one another.
     n = len(columns[0])
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
@@ -148,7 +149,7 @@ def score(
     values = {str(column): frame[column] for column in frame.columns}
     cells, reading = read_cells(values, "DataFrame", columns)
     pair = reading.pair()
-    opened = open_model(model, home=home) if isinstance(model, Path | str) else model
+    scorer = open_model(model, home=home) if isinstance(model, Path | str) else model
     first = map(as_text, cells[pair.sentence1])
     second = map(as_text, cells[pair.sentence2])
     rows = []
@@ -159,10 +160,11 @@ def score(
             pairs.append((a, b))
     scores = np.full(len(frame), np.nan, dtype=np.float32)
     if pairs:
-        scores[rows] = opened.score(pairs)
+        scores[rows] = scorer.score(pairs)
     if not keep_unknown:
         for column in zip(*pairs, strict=True):
-            scores[np.extract(opened.is_unknown(column), rows)] = np.nan
+            unknown_rows = np.extract(scorer.is_unknown(column), rows)
+            scores[unknown_rows] = np.nan
     return frame.assign(**{free_name("score", list(cells)): scores})
 
 
@@ -174,8 +176,8 @@ def without_score(
 ) -> tuple[np.ndarray, str]:
     """Finds rows with meaningless scores, bool (N,), and counts them in a sentence, "" if there are none.
 
-    The model knows no token of one of their texts, unless ``keep_unknown``, or a score is not
-    finite. InputError if that is true of all rows.
+    A score is meaningless if it is not finite or, without ``keep_unknown``, if the model knows no
+    token of one of the texts. InputError if all rows have such scores.
     """
     n = len(columns[0])
     is_finite = np.ones(n, dtype=bool)
@@ -288,15 +290,16 @@ def evaluate(
             )
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
-    if data.kind not in MEASURES and data.question:
-        raise QuestionError(data.question)
     if data.kind not in MEASURES:
+        if data.question:
+            raise QuestionError(data.question)
         raise InputError(
             f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets"
         )
     notes = []
     if data.kind == LABELLED:
         total = len(data)
+        # The same pairs match as for the objective "contrastive", which an error names.
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
         if len(data) < total:
             notes.append(data.notes[-1])
@@ -351,6 +354,7 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     positive, negative = scores
+    # The interval and the ties are of the first similarity.
     near = next(iter(positive.values()))
     far = next(iter(negative.values()))
     return {

@@ -154,6 +154,7 @@ def decide(
     whole = pairs.curve
     n = len(pairs.scores)
     positives = int(pairs.matches.sum())
+    # The pairs that the best F1 is chosen on, and the pairs that it is measured on.
     inside = pairs
     outside = pairs
     if min(positives, n - positives) >= EACH_FOR_HALVES:
@@ -172,10 +173,10 @@ def decide(
                 choices.append(choice)
                 continue
             choices.append(_missing(choice, pairs, criterion.value))
-            reached = inside.reached(criterion.value)
-            if not np.isnan(reached.value):
-                untested = _choice(criterion, reached, inside, outside)
-                choices.append(replace(untested, is_tested=False))
+            untested = inside.choose_untested(criterion.value)
+            if not np.isnan(untested.value):
+                choice = _choice(criterion, untested, inside, outside)
+                choices.append(replace(choice, is_tested=False))
     # If there are too many points to draw, they are evenly spaced in rank.
     last = len(whole.threshold) - 1
     count = min(last + 1, CURVE_POINTS)
@@ -201,7 +202,7 @@ def _choice(
     inside: MatchScores | None,
     outside: MatchScores,
 ) -> Choice:
-    """Measures a threshold, which was chosen on the pairs ``inside``, on the pairs ``outside``."""
+    """Measures a threshold on the pairs ``outside``. It was chosen on the pairs ``inside``; None if it is given."""
     precision, recall, f1 = outside.measure(threshold)
     return Choice(
         str(criterion),
@@ -217,7 +218,7 @@ def _choice(
 
 def _missing(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
     """Adds to a choice without threshold how far the pairs are from one with this precision."""
-    is_reached = not np.isnan(pairs.reached(precision).value)
+    is_reached = not np.isnan(pairs.choose_untested(precision).value)
     return replace(choice, more_pairs=pairs.more_pairs(precision), is_reached=is_reached)
 
 
@@ -256,9 +257,9 @@ def carry_threshold(
         return CarriedThreshold(0.0, NO_ESTIMATE, np.nan, np.nan)
     precision, _, _ = before.measure(Estimate(was_threshold, was_threshold, was_threshold))
     nearest = int(np.abs(pairs.curve.predicted - count).argmin())
-    same_precision = pairs.reached(precision.value).value
-    share = float(pairs.curve.threshold[nearest])
-    return CarriedThreshold(count / len(pairs.scores), precision, share, same_precision)
+    same_precision = pairs.choose_untested(precision.value).value
+    same_share = float(pairs.curve.threshold[nearest])
+    return CarriedThreshold(count / len(pairs.scores), precision, same_share, same_precision)
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ Training data may have several parts, with an objective each. Each part has its 
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from training.data.dataset import folded
 from training.errors import StoppedError
 from training.models.encoder import Encoder
+from training.progress import ShouldStop
 from training.trainer.config import PROPORTIONAL, RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.language_model import TrainableLanguageModel
@@ -35,7 +36,7 @@ ROWS_NAMED = 32
 
 
 class LengthGroupedSampler:
-    """Chooses the rows of each optimiser step. Each of the ``processes`` gets its own batch in every step.
+    """Chooses the rows of each step, which is one batch for each of the ``processes``.
 
     ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their
     ``sentences`` are put into different batches as far as possible, because they are wrong
@@ -55,10 +56,11 @@ class LengthGroupedSampler:
         self.seed = seed
         self.sentences = sentences
         self.processes = processes
-        # An epoch has every row once. With several processes it may repeat a few batches at the
-        # end.
+        # An epoch has every row once. With several processes its last step may repeat the first
+        # batches.
         batches = math.ceil(len(self.lengths) / batch_size)
         self.steps_per_epoch = math.ceil(batches / processes)
+        # The epoch of the last call, and its batches.
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
 
     def rows(self, step: int, process: int = 0) -> np.ndarray:
@@ -121,7 +123,7 @@ class TokenizedBatches:
         config: RunConfig,
         uses_batch: bool,
         processes: int,
-        should_stop: Callable[[], bool],
+        should_stop: ShouldStop,
     ) -> None:
         self.data = examples.data
         self.targets = examples.targets
@@ -130,7 +132,9 @@ class TokenizedBatches:
             # A cross-encoder reads the sentences of a row together: one column of pairs.
             inputs = [list(zip(*self.data.columns, strict=True))]
         roles = [config.role(number) for number in range(len(inputs))]
+        # The token ids that occur in the data.
         self.used: set[int] = set()
+        # By role and text, so that a text of several rows is tokenised once with each prompt.
         ids: dict[str | None, dict[Any, Any]] = {}
         for role in dict.fromkeys(roles):
             reader: Any = encoder
@@ -165,6 +169,8 @@ class TokenizedBatches:
 class MixedBatches:
     """The batches of a run. Each belongs to one of its parts, in an order that is a function of (seed, epoch).
 
+    A step is one batch here. With gradient accumulation an optimiser step takes several of them.
+
     With the mix "proportional" an epoch has all batches of all parts, shuffled
     (`ProportionalBatchSampler` of sentence-transformers). With "round-robin" it has as many batches
     of each part as the smallest part has (`RoundRobinBatchSampler`), and the next epoch continues
@@ -179,7 +185,9 @@ class MixedBatches:
         self.steps = config.steps_of_parts([part.sampler.steps_per_epoch for part in parts])
         self.steps_per_epoch = sum(self.steps)
         self.used = set().union(*(part.used for part in parts))
+        # The most columns of a batch.
         self.columns = max(len(part.columns) for part in parts)
+        # The epoch of the last call, and the part of each of its steps.
         self._epoch: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def part(self, step: int) -> tuple[int, int]:
@@ -191,6 +199,7 @@ class MixedBatches:
                 random = np.random.default_rng([self.seed, epoch])
                 order = random.permutation(np.repeat(parts, self.steps))
             else:
+                # All parts have the same number of batches.
                 order = np.tile(parts, self.steps[0])
             self._epoch = (epoch, order)
         order = self._epoch[1]

@@ -38,7 +38,7 @@ class TrainingState:
     """The state of a run, without its weights."""
 
     step: int
-    # The step of the last evaluation.
+    # The step of the last evaluation, -1 before the first one.
     evaluated: int = -1
     # The losses of the batches since the last train event.
     losses: list[float] = field(default_factory=list)
@@ -67,6 +67,7 @@ def save_checkpoint(
     for name, weight in trained_weights(model).items():
         weights[name] = weight.detach().contiguous()
         for key, value in optimiser.state[weight].items():
+            # The caller's own optimiser may have states that are not set.
             if value is not None:
                 optimiser_state[f"{key}:{name}"] = torch.as_tensor(value)
     with replace_folder(folder, synchronises=True) as fresh:
@@ -91,7 +92,7 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
     """Restores weights, moments and random generators. InputError if they belong to another model, or are damaged."""
     weights = trained_weights(model)
     saved = _load(folder / "weights.safetensors")
-    moments = _load(folder / "optimiser.safetensors")
+    optimiser_state = _load(folder / "optimiser.safetensors")
     if shapes_of(weights) != shapes_of(saved):
         raise InputError(
             f"the checkpoint in {folder} is of another model or other data; start the run anew"
@@ -100,20 +101,21 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
         weight.copy_(saved[name])
     is_fused = optimiser.param_groups[0].get("fused")
     try:
-        for key, value in moments.items():
+        for key, value in optimiser_state.items():
             kind, _, name = key.partition(":")
             if kind == RANDOM:
                 continue
             weight = weights[name]
+            # `expand` raises RuntimeError for a shape that does not fit.
             if kind == "step":
                 # The step count is on the CPU unless the fused kernel keeps it beside the weights.
                 step = value.to(weight.device if is_fused else "cpu")
                 optimiser.state[weight][kind] = step.expand(())
             else:
                 optimiser.state[weight][kind] = value.to(weight.device).expand(weight.shape)
-        torch.set_rng_state(moments[f"{RANDOM}:cpu"])
-        if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
-            torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
+        torch.set_rng_state(optimiser_state[f"{RANDOM}:cpu"])
+        if torch.cuda.is_available() and f"{RANDOM}:cuda" in optimiser_state:
+            torch.cuda.set_rng_state(optimiser_state[f"{RANDOM}:cuda"])
     except (KeyError, RuntimeError, TypeError) as error:
         raise _damaged(folder / "optimiser.safetensors", error) from error
     # The caller's own optimiser may have any state.

@@ -322,6 +322,7 @@ class RunConfig(BaseModel):
         if objective is not None:
             values["objective"] = objective
         data = joined(values.get("train_data"))
+        # The validation refuses values of other types.
         if isinstance(data, str):
             data_names = names_of(data)
             objectives = [name.objective for name in data_names]
@@ -369,6 +370,7 @@ class RunConfig(BaseModel):
                 "patience waits for a better figure on dev data; name some, or leave patience out"
             )
         learner = self.objective_class
+        # Columns have roles if there is a prompt.
         sets_vectors = self.pooling or self.matryoshka_dims or self.role(0)
         if sets_vectors and not learner.trains_vectors():
             raise ValueError(
@@ -448,7 +450,7 @@ class RunConfig(BaseModel):
         """Returns the role of a column, query or document, which decides its prompt. None if the base decides it."""
         if self.query_prompt is None and self.document_prompt is None:
             return None
-        return "document" if column else "query"
+        return "query" if column == 0 else "document"
 
     def total_steps(self, batches: int) -> int:
         """Returns the optimiser steps of a run, from the number of batches in an epoch."""
@@ -458,9 +460,11 @@ class RunConfig(BaseModel):
 
     def evaluate_every(self, steps: int) -> int:
         """Returns the number of steps between two evaluations in a run of ``steps`` steps."""
+        if self.eval_every:
+            return self.eval_every
         evaluations = max(round(steps / STEPS_PER_EVALUATION), MIN_EVALUATIONS)
         evaluations = min(evaluations, MAX_EVALUATIONS)
-        return self.eval_every or max(1, steps // evaluations)
+        return max(1, steps // evaluations)
 
     def replace(self, **changes: Any) -> RunConfig:
         """Returns a validated copy with some fields changed. Fields that were never set take their defaults anew."""

@@ -90,6 +90,7 @@ class TrainableCrossEncoder:
     def load(cls, config: RunConfig, device: str, home: str | Path | None = None) -> Self:
         """Loads the model that a run starts from. InputError if the base cannot become a cross-encoder."""
         name = ModelName.parse(config.base)
+        # The name has settings besides the weights.
         if name != name.weights:
             raise InputError(
                 f"{config.base} states a pooling, dimensions or a prompt, which a cross-encoder has not; leave them out"
@@ -99,22 +100,25 @@ class TrainableCrossEncoder:
         else:
             opened = open_model(name, None, config.dtype, device, home)
             if isinstance(opened, CrossEncoder):
-                return cls._continued(opened, config)
+                return cls._from_cross_encoder(opened, config)
+            # A reranker that sentence-transformers opens.
             if isinstance(opened, PairModel):
                 raise of_the_library(config.base, opened.kind)
             encoder = required(opened, Encoder)
         longest = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
             model: Any = JointPairModel(encoder.backbone).to(encoder.device)
+            # A joint model keeps the limit of its bi-encoder.
             longest = longest or encoder.max_length
         else:
             model = classifier_over(encoder, config.seed)
         return cls(encoder.name, model, encoder.tokenizer, longest, encoder.dtype, encoder.source)
 
     @classmethod
-    def _continued(cls, opened: CrossEncoder, config: RunConfig) -> Self:
+    def _from_cross_encoder(cls, opened: CrossEncoder, config: RunConfig) -> Self:
         """Makes the model of a run that starts from a cross-encoder."""
         is_joint = isinstance(opened.scorer, JointPairModel)
+        # The folder of an adapter has no config of a whole model.
         if not (opened.folder / "config.json").is_file():
             raise InputError(
                 f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
@@ -144,7 +148,10 @@ class TrainableCrossEncoder:
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
         runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id, self.tokenize(PROBES))
-        parts = PairParts(scorer, self.tokenize, lambda logits: logits, self.source)
+        # With the identity as its activation, `predict` returns the logits.
+        parts = PairParts(
+            scorer, self.tokenize, activation=lambda logits: logits, source=self.source
+        )
         model = CrossEncoder(self.name, parts, runner, dtype=self.dtype)
         return model.predict(pairs, should_stop=should_stop)
 
@@ -171,6 +178,7 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
     from transformers import AutoModelForSequenceClassification
     from transformers.modeling_layers import GenericForSequenceClassification
 
+    # The reason of the error, unless transformers gives another.
     why = "is no transformer encoder"
     if not isinstance(encoder.backbone, WordBackbone):
         settings: Any = copy.deepcopy(encoder.backbone.config)
@@ -196,6 +204,7 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
 
 def can_start_joint(encoder: Encoder) -> bool:
     """Tells whether a `JointPairModel` can start from the cosine of an encoder, which must be trained for it."""
+    # A `JointPairModel` pools by the mean, and has no modules after the pooling.
     if ModelName.parse(encoder.name).is_scratch or encoder.pooling != "mean" or len(encoder.head):
         return False
     config = cast("Any", encoder.backbone).config

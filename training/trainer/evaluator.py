@@ -46,24 +46,24 @@ class Evaluator:
     Args:
         training: the training data, which random pairs are drawn from.
         dev: the eval data as loaded.
-        loss: the rows that the loss is measured on, in the form that the objective needs.
+        loss_examples: the rows that the loss is measured on, in the form that the objective needs.
         config: the config of the run.
-        before: the cosines of pairs without scores at the first evaluation, which returns them as
-            ``cosines``.
+        first_cosines: the cosines of pairs without scores at the first evaluation, which returns
+            them as ``cosines``; None before it.
     """
 
     def __init__(
         self,
         training: Sequence[Dataset],
         dev: Dataset | RetrievalData | None,
-        loss: Examples | None,
+        loss_examples: Examples | None,
         config: RunConfig,
-        before: list[float] | None = None,
+        first_cosines: list[float] | None = None,
     ) -> None:
-        self.before = before
+        self.first_cosines = first_cosines
         self.data = dev if isinstance(dev, Dataset) else None
         self.retrieval = dev if isinstance(dev, RetrievalData) else None
-        self.loss = loss
+        self.loss_examples = loss_examples
         self.batch_size = config.batch_size
         self.dims = config.matryoshka_dims
         self.role = config.role
@@ -76,8 +76,8 @@ class Evaluator:
         # weights.
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
         parts = [] if self.data is None else [self.data]
-        if loss is not None:
-            parts.append(loss.data)
+        if loss_examples is not None:
+            parts.append(loss_examples.data)
         for part in parts:
             for number, column in enumerate(part.columns):
                 by_role.setdefault(self.role(number), []).extend(column)
@@ -92,9 +92,10 @@ class Evaluator:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
-        for role, row in self._rows.items():
+        for role, row_of_text in self._rows.items():
             reader = encoder.for_role(role) if role else encoder
-            vectors[role] = reader.encode(list(row), normalize=False, should_stop=should_stop)
+            texts = list(row_of_text)
+            vectors[role] = reader.encode(texts, normalize=False, should_stop=should_stop)
         if self.retrieval is not None:
             result = evaluate_retrieval(
                 encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop
@@ -112,9 +113,9 @@ class Evaluator:
                     value = _compare(self.data, [column[:, :dim] for column in columns])[metric]
                     if value is not None:
                         figures["by_dimension"][str(dim)] = value
-        if self.loss is not None:
-            columns = self._vectors_of(self.loss.data, vectors)
-            figures["loss"] = self._mean_loss(columns, self.loss, objective)
+        if self.loss_examples is not None:
+            columns = self._vectors_of(self.loss_examples.data, vectors)
+            figures["loss"] = self._mean_loss(columns, self.loss_examples, objective)
         random_vectors = self._column(self.random_sentences, vectors)
         figures |= diagnose(random_vectors, self._column(self.plain_sentences, vectors))
         figures["collapsed"] = collapsed(figures)
@@ -122,10 +123,10 @@ class Evaluator:
 
     def _changes(self, pairs: Dataset, cosines: np.ndarray) -> Figures:
         """Returns the pair whose cosine has changed most, or the cosines at the first evaluation."""
-        if self.before is None:
-            self.before = cosines.tolist()
-            return {"cosines": self.before}
-        row = int(np.abs(cosines - self.before).argmax())
+        if self.first_cosines is None:
+            self.first_cosines = cosines.tolist()
+            return {"cosines": self.first_cosines}
+        row = int(np.abs(cosines - self.first_cosines).argmax())
         return {"changed": [column[row] for column in pairs.columns]}
 
     def _vectors_of(self, data: Dataset, vectors: Vectors) -> list[np.ndarray]:
@@ -146,6 +147,7 @@ class Evaluator:
         self, columns: list[np.ndarray], examples: Examples, objective: nn.Module
     ) -> float:
         """Computes the objective's mean loss over the rows, in batches as large as in training."""
+        # An objective without weights computes on the CPU, where the vectors are.
         device = next(objective.parameters(), torch.empty(0)).device
         total = 0.0
         rows = len(examples.data)
@@ -171,4 +173,5 @@ def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
         return {"accuracy": float(is_nearer.mean()), "alignment": alignment(columns[0], columns[1])}
     if data.kind == PAIRS:
         return dict(find_partners(data, columns))
+    # Other data is evaluated by the loss only.
     return {}

@@ -103,7 +103,7 @@ class EventLog:
             self.evaluations += [event for event in events if event["kind"] == "eval"]
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
-        """Writes an event with the current time, non-finite numbers as null, and passes it and its figures on."""
+        """Writes an event with the time, non-finite numbers as null. The callback gets it, the trackers its figures."""
         event: Event = {"t": round(time.time(), 3), "step": step, "kind": kind}
         for key, value in values.items():
             is_infinite = isinstance(value, float) and not math.isfinite(value)
@@ -162,7 +162,7 @@ def _line(event: Event) -> str:
 
 
 def in_words(event: Mapping[str, Any]) -> str:
-    """Describes an evaluation in a line, and the start and the end of a run."""
+    """Describes an evaluation or the test in a line, and the start or the end of a run with its reason and notes."""
     if event["kind"] == "eval":
         parts = [f"step {event['step']:>5,}"]
         parts += [f"{name} {value:.4f}" for name, value in line_of_figures(event).items()]

@@ -63,6 +63,7 @@ class TrainableLanguageModel:
 
     pooling = "mean"
     normalizes = False
+    # No objective of a language model depends on the dimension of its vectors.
     full_dimension = 1
 
     def __init__(self, encoder: Encoder, model: Any) -> None:
@@ -94,6 +95,7 @@ class TrainableLanguageModel:
         base = config.base
         name = ModelName.parse(base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
+        # The name has settings besides the weights.
         if name != name.weights:
             raise InputError(
                 f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out"
@@ -113,6 +115,7 @@ class TrainableLanguageModel:
             model = random_backbone(
                 layers, dimension, len(tokenizer), config.seed, length, predicts=True
             )
+            # The new transformer has its own limit.
             layout = replace(layout, max_length=None)
         else:
             tokenizer = encoder.tokenizer
@@ -140,7 +143,7 @@ class TrainableLanguageModel:
         return self
 
     def eval(self) -> Self:
-        # Merging adapters makes a copy of the model.
+        # `backbone` may have become a copy with merged adapters.
         self.encoder.backbone = _transformer_of(self.backbone)
         self.encoder.eval()
         self.backbone.eval()
@@ -192,24 +195,26 @@ class MaskedReplica(Replica):
             tokens, can_be_masked, self.mask_id, self.vocabulary_size, generator
         )
 
-        def moved(tensor: Tensor) -> Tensor:
+        def move(tensor: Tensor) -> Tensor:
             return tensor.to(self.device, non_blocking=True)
 
         return MicroBatch(
-            moved(torch.from_numpy(inputs)),
-            None if batch.mask is None else moved(batch.mask),
+            move(torch.from_numpy(inputs)),
+            None if batch.mask is None else move(batch.mask),
             generator,
-            masked=moved(torch.from_numpy(positions)),
-            targets=moved(torch.from_numpy(tokens.flatten()[positions])),
+            masked=move(torch.from_numpy(positions)),
+            targets=move(torch.from_numpy(tokens.flatten()[positions])),
         )
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
+        # For the hook `_keep_masked`, which the module calls in this thread.
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]
-        return ForwardOutput(logits.float(), logits.new_empty(0))
+        # The inputs are empty, as the module itself looks up its word embeddings.
+        return ForwardOutput(logits.float(), inputs=logits.new_empty(0))
 
 
 def _keep_masked(_: nn.Module, __: Any, output: Any) -> Any:
@@ -232,9 +237,9 @@ class LanguageModelEvaluator:
         self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
-        figures = self.vectors.measure(model.encoder, objective, should_stop)
+        vector_figures = self.vectors.measure(model.encoder, objective, should_stop)
         if not self.sentences:
-            return figures
+            return vector_figures
         replica = MaskedReplica(model.backbone, model.tokenizer, model.dtype)
         replica.module.eval()
         ids = model.tokenize(self.sentences)
@@ -243,6 +248,7 @@ class LanguageModelEvaluator:
             """Returns the sum of the losses, the number of hits, and the number of masked tokens."""
             if should_stop is not None and should_stop():
                 raise StoppedError
+            # The rows are the same in every evaluation, and so are the tokens that are masked.
             generator = np.random.default_rng([self.seed, int(rows[0])])
             batch = replica.collate([ids[row] for row in rows], generator)
             # Another thread runs this, and the mode is set for each thread.
@@ -257,13 +263,13 @@ class LanguageModelEvaluator:
         batches = list(parallel.imap(measure_batch, plans))
         losses, hits, count = np.sum(batches, axis=0).tolist()
         loss = losses / count
-        measured = {
+        figures = {
             "loss": loss,
             # exp overflows above 709.
             "perplexity": math.exp(min(loss, 700)),
             "masked_accuracy": hits / count,
         }
-        return {**measured, **figures}
+        return {**figures, **vector_figures}
 
 
 def masked_targets(batches: Sequence[MicroBatch]) -> Tensor:

@@ -25,10 +25,14 @@ _METRICS = {
     ),
     "accuracy": ("triplet", "Triplet", "cosine_accuracy", "Cosine Accuracy"),
 }
-_CLASSIFICATION = "cross-encoder-binary-classification", "Cross Encoder Binary Classification"
 _PAIR_METRICS = {
     "spearman": ("cross-encoder-correlation", "Cross Encoder Correlation", "spearman", "Spearman"),
-    "average_precision": (*_CLASSIFICATION, "average_precision", "Average Precision"),
+    "average_precision": (
+        "cross-encoder-binary-classification",
+        "Cross Encoder Binary Classification",
+        "average_precision",
+        "Average Precision",
+    ),
 }
 
 
@@ -74,20 +78,21 @@ def with_model_index(
     """
     dev = _data_name(config.eval_data)
     metrics = _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
-    measured = []
+    # The title of each data set, its name, and its figures.
+    evaluations = []
     if config.eval_data:
-        measured.append((f"{dev} (chose the checkpoint)", dev, best))
+        evaluations.append((f"{dev} (chose the checkpoint)", dev, best))
     if test and config.eval_data:
-        measured.append((test["data"], test["data"], test))
+        evaluations.append((test["data"], test["data"], test))
     results = []
-    for data_name, data, figures in measured:
+    for title, data, figures in evaluations:
         for key, (task, task_name, metric, metric_name) in metrics.items():
             if figures.get(key) is None:
                 continue
             result = EvalResult(
                 task_type=task,
                 task_name=task_name,
-                dataset_name=data_name,
+                dataset_name=title,
                 dataset_type=data,
                 metric_type=metric,
                 metric_name=metric_name,

@@ -163,10 +163,10 @@ def mine_negatives(
             f"no pair of {data.name} has a negative that is {margin:.0%} less similar than its positive; "
             "take a smaller negative_margin, or more data"
         )
-    of_positives, of_negatives = cosines[keep].mean(axis=0)
+    mean_positive, mean_negative = cosines[keep].mean(axis=0)
     note = (
         f"hard negatives are mined among {sources} with a margin of {margin:.0%}; mean cosine with the anchor "
-        f"{of_positives:.2f} of positives, {of_negatives:.2f} of negatives"
+        f"{mean_positive:.2f} of positives, {mean_negative:.2f} of negatives"
     )
     dropped = len(data) - len(keep)
     if dropped:
@@ -201,7 +201,7 @@ def _nearest(
         limit = to_positive - margin * to_positive.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
         for row, anchor in enumerate(anchors[part]):
-            excluded = [column_of[text] for text in excluded_of[anchor] if text in column_of]
+            excluded = [column_of[other] for other in excluded_of[anchor] if other in column_of]
             similarity[row, excluded] = -torch.inf
         best, columns = similarity.max(dim=1)
         has_negative = torch.isfinite(best).cpu().numpy()

@@ -20,6 +20,7 @@ from training.models.model import default_encode
 from training.models.modules import EncoderParts
 from training.names import DataName
 from training.objectives.base import HELD_OUT, LABELS, Objective, OwnObjective, hold_out
+from training.progress import ShouldStop
 from training.trainer.batches import MixedBatches, TokenizedBatches
 from training.trainer.config import RunConfig, names_of
 from training.trainer.cross_encoder import PairEvaluator, TrainableCrossEncoder
@@ -53,7 +54,7 @@ class Preparation:
 
     config: RunConfig
     accelerator: Accelerator
-    should_stop: Callable[[], bool]
+    should_stop: ShouldStop
     folder: Path | None
     home: str | Path | None
     extras: RunExtras
@@ -68,7 +69,8 @@ class Preparation:
         extras = self.extras
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
-        evaluation = dev if isinstance(dev, Dataset) else None
+        # Retrieval data has no rows like the ones of the training data.
+        dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
             # Transform the joined sets again, so that a sentence of two sets is learned from once.
@@ -76,26 +78,28 @@ class Preparation:
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
         notes = []
+        # The config itself shows the objects that it names.
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
-        if evaluation is not None:
+        if dev_rows is not None:
             encode = default_encode(self.home, device, self.should_stop)
-            notes.append(str(overlap(evaluation, data, encode)))
+            notes.append(str(overlap(dev_rows, data, encode)))
 
         negatives: Sequence[MinedTriplet] = ()
         if config.mine_negatives:
             mined = self._mine_negatives(encoder, data[0])
             negatives = mined.examples()
             data = [mined.data]
-        training, loss = self._with_targets(encoder, data, evaluation)
+        training, loss_examples = self._with_targets(encoder, data, dev_rows)
         data = [examples.data for examples in training]
 
         tokenized = []
         for examples in training:
             facts: Any = config.parts[examples.part].facts
+            # A function or module of the caller may have this attribute too.
             if facts is OwnObjective:
                 facts = extras.objective
             uses_batch = getattr(facts, "uses_batch", False)
@@ -107,11 +111,11 @@ class Preparation:
 
         evaluator: Any
         if learner.scores_pairs:
-            evaluator = PairEvaluator(loss)
+            evaluator = PairEvaluator(loss_examples)
         else:
-            evaluator = Evaluator(data, dev, loss, config, cosines)
+            evaluator = Evaluator(data, dev, loss_examples, config, cosines)
         if learner.predicts_tokens:
-            evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
+            evaluator = LanguageModelEvaluator(evaluator, dev_rows, config.seed)
 
         data_notes = [*data[0].notes]
         if len(data) > 1:
@@ -129,7 +133,10 @@ class Preparation:
         dev = self.extras.eval_data
         data = []
         for number, part in enumerate(config.parts):
-            sets = [own_data or load_one(name, self.home) for name in names_of(part.data)]
+            if own_data is not None:
+                sets = [own_data]
+            else:
+                sets = [load_one(name, self.home) for name in names_of(part.data)]
             if number == 0 and config.eval_data == HELD_OUT:
                 sets[0], dev = hold_out(sets[0], part.objective, config.seed)
             transformed = [part.facts.transform(rows, config.seed) for rows in sets]
@@ -175,6 +182,7 @@ class Preparation:
             prompts["query"] = config.query_prompt
         if config.document_prompt is not None:
             prompts["document"] = config.document_prompt
+        # Columns have roles if the config has a prompt.
         if config.role(0) and not encoder.model_format.include_prompt:
             raise InputError(
                 f"{base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
@@ -201,41 +209,44 @@ class Preparation:
         return mined
 
     def _with_targets(
-        self, encoder: Encoder, data: Sequence[Dataset], evaluation: Dataset | None
+        self, encoder: Encoder, data: Sequence[Dataset], dev_rows: Dataset | None
     ) -> tuple[list[Examples], Examples | None]:
         """Adds targets to the training data, and to the evaluation data in the form of the first part that it fits."""
         config = self.config
         training: list[Examples] = []
-        loss: Examples | None = None
+        loss_examples: Examples | None = None
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
             target = part.facts.target
             label: Callable[[Dataset], Examples] = partial(own_targets, target=target)
             if part.facts.needs_teacher():
                 label = Teacher(config, encoder, target, self.home, self.should_stop).label
             training.append(replace(label(rows), part=number))
-            if loss is None:
-                loss_data = self._loss_data(part.facts, rows, evaluation)
+            if loss_examples is None:
+                loss_data = self._loss_data(part.facts, rows, dev_rows)
                 if loss_data is not None:
-                    loss = replace(label(loss_data), part=number)
-        return training, loss
+                    loss_examples = replace(label(loss_data), part=number)
+        return training, loss_examples
 
     def _loss_data(
-        self, objective: type[Objective], training: Dataset, evaluation: Dataset | None
+        self, objective: type[Objective], training: Dataset, dev_rows: Dataset | None
     ) -> Dataset | None:
         """Returns the evaluation data in the form that the objective needs; None if its loss is not comparable."""
-        if evaluation is None or objective.needs_dropout or objective.predicts_tokens:
+        if dev_rows is None or objective.needs_dropout or objective.predicts_tokens:
             return None
         try:
-            transformed = objective.transform(evaluation, self.config.seed)
+            transformed = objective.transform(dev_rows, self.config.seed)
         except InputError:
             # For a cross-encoder nothing else could be measured.
             if objective.scores_pairs:
                 raise
             return None
-        has_same_labels = evaluation.label_names == training.label_names
-        is_alike = has_same_labels and evaluation.kind == training.kind
+        has_same_labels = dev_rows.label_names == training.label_names
+        is_alike = has_same_labels and dev_rows.kind == training.kind
+        # The caller's objective is only known to take the form of the training data.
         if objective is OwnObjective and not is_alike:
             return None
+        # The number of a label must mean the same in both. An objective of the caller, whose target
+        # is not declared, may get labels too.
         if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None
         if len(transformed.columns) != len(training.columns):
@@ -261,6 +272,7 @@ class Preparation:
         return TrainingModel(
             encoder,
             objectives,
+            # Weight decay also changes the embeddings of tokens that do not occur.
             None if config.weight_decay else batches.used,
             # Each process drops other units.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),

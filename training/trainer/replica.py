@@ -137,11 +137,11 @@ class Replica:
     @torch.no_grad()
     def embed(self, batch: MicroBatch) -> Tensor:
         """Computes the vectors (B, D) of `forward`, without a graph. A later ``forward`` draws the same dropout."""
-        again = batch._replace(generator=copy.deepcopy(batch.generator))
-        return self.forward(again).vectors
+        same_draws = batch._replace(generator=copy.deepcopy(batch.generator))
+        return self.forward(same_draws).vectors
 
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
-        """Computes an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
+        """Computes the gradients of an output, from the ``gradient`` of the loss for its vectors. Frees its graph."""
         leaves: list[Tensor] = [*self.copies]
         if output.inputs.requires_grad:
             leaves.append(output.inputs)
@@ -255,7 +255,7 @@ class CompactEmbedding(nn.Module):
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         self._row_of[self.used] = torch.arange(len(self.used), device=device)
         # torch.nn.Embedding never trains the row of the padding, which some models also use as the
-        # end of a text.
+        # end of a text. No token has the id -1.
         padding = -1 if table.padding_idx is None else table.padding_idx
         self._untrained = (self.used == padding).nonzero().flatten()
         self._gradient = torch.zeros_like(self.weight)
@@ -313,11 +313,12 @@ def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
     if generator is None:
         generator = np.random.default_rng(int(torch.randint(2**63 - 1, ())))
     count = shape.numel()
-    # 64 bits are enough for four elements.
+    # 64 bits are four numbers of 16 bits, from -2^15 to 2^15 - 1. An element is dropped if its
+    # number is one of the lowest, the fraction p.
     words = generator.bit_generator.random_raw(math.ceil(count / 4))
-    bits = torch.from_numpy(words.view(np.int16))[:count]
-    # 0 or 1, written into the memory of the bits.
-    is_kept = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)
+    numbers = torch.from_numpy(words.view(np.int16))[:count]
+    # 1 or 0, written over the numbers.
+    is_kept = torch.ge(numbers, round(p * 2**16) - 2**15, out=numbers)
     return is_kept.to(dtype).mul_(1 / (1 - p)).view(shape)
 
 

@@ -143,7 +143,10 @@ class RunExtras:
     def selection(
         self, figures: Figures | None, first: str | None = None
     ) -> tuple[str, float] | None:
-        """Returns the `selection_metric`, or the caller's figure in its place. InputError if that is not measured."""
+        """Returns the `selection_metric`, or the figure that the caller has named, negated if lower is better.
+
+        InputError if there is no such figure. None if it is not finite.
+        """
         name = self.metric_for_best_model
         if name is None or not figures:
             return selection_metric(figures or {}, first)
@@ -184,13 +187,13 @@ def _read(folder: Path) -> dict[str, str]:
 def _place(part: object) -> str:
     """Returns where a function, or the class of an object, is defined: module:name."""
     function = part.func if isinstance(part, partial) else part
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}:{named.__qualname__}"
+    definition = function if hasattr(function, "__qualname__") else type(function)
+    return f"{definition.__module__}:{definition.__qualname__}"
 
 
 @dataclass
 class RunStatus:
-    """The state of a run, with the reason. Creating the file ``stop`` asks the run to stop; None for unlisted runs."""
+    """The state of a run, with the reason. The run stops when a file ``stop`` is created; None without a record."""
 
     state: str = "running"
     reason: str | None = None
@@ -200,7 +203,7 @@ class RunStatus:
 def run_folder(
     folder: str | Path | None, home: str | Path | None, config: RunConfig
 ) -> Path | None:
-    """Resolves a path, ``run:NAME`` in home/runs, or ``run:`` for a new folder. InputError for a bad name."""
+    """Resolves a path, ``run:NAME`` in home/runs, ``run:`` for a new folder, or None. InputError for a bad name."""
     if folder is None:
         return None
     if not str(folder).startswith(RUN):
@@ -247,10 +250,10 @@ def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
 
 @contextmanager
 def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStatus]:
-    """Writes the record of a run in home/runs before and after the block, which sets its status.
+    """Writes the record of a run in home/runs before and after the block, which sets the status that is yielded.
 
-    Nothing is written if another process, such as the app, works on the run, as that process writes
-    the record.
+    Nothing is written if another process has the lock, such as the app, which writes the record of
+    the runs that it starts.
     """
     status = RunStatus()
     if folder is None or folder.parent != home_folder(home) / "runs":

@@ -64,8 +64,12 @@ RESERVED = {
     "collapsed",
     "undefined",
     "by_dimension",
+    "queries",
+    "cosines",
+    "changed",
+    "random_cosine_std",
+    "plain_cosine_std",
 }
-RESERVED |= {"queries", "cosines", "changed", "random_cosine_std", "plain_cosine_std"}
 RESERVED |= {name for name in RUN_METRICS if "@" not in name}
 # The least number of steps before a warning.
 MIN_STEPS = 20
@@ -117,19 +121,20 @@ def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
     so a slow start causes none. The loss of guessing comes from the objective
     (`training.objectives.base.Objective.guess`).
     """
+    # A warm-up begins with a step with the learning rate 0.
     steps = [event for event in events if event["kind"] == "train" and event["step"] > 1]
     if not steps or steps[-1]["step"] < MIN_STEPS:
         return []
-    half = [event for event in steps if 2 * event["step"] > steps[-1]["step"]]
+    second_half = [event for event in steps if 2 * event["step"] > steps[-1]["step"]]
     guess = next((event.get("guess") for event in events if event.get("state") == "running"), None)
-    loss = fmean(event["loss"] for event in half)
+    loss = fmean(event["loss"] for event in second_half)
     sentences = []
-    if all(event["lr"] == 0 for event in half):
+    if all(event["lr"] == 0 for event in second_half):
         sentences.append(
             "The learning rate is 0, so that nothing is learned: look at the schedule, and at the number of steps that "
             "it was made for"
         )
-    elif all(event.get("gradient_norm") == 0 for event in half):
+    elif all(event.get("gradient_norm") == 0 for event in second_half):
         sentences.append(
             "The gradients are 0, so that nothing is learned: look at whether the loss depends on the vectors, and "
             "whether it has reached 0 already"

@@ -135,6 +135,7 @@ class Setting(NamedTuple):
             *others, last = self.objectives
             users = f"{', '.join(others)} and {last}" if others else last
             text = f"for {users}: {text}"
+        # A help with a comma at its end continues in the error for a number out of range.
         return text[:1].upper() + text[1:].rstrip(",")
 
 
@@ -168,7 +169,13 @@ def describe(name: str, field: FieldInfo) -> Setting:
         words = f"{field.default:g}"
     limits = None
     if low is not None:
-        limits = Range(low, high, "ge" in facts, kind is int, "lt" not in facts)
+        limits = Range(
+            low,
+            high,
+            includes_low="ge" in facts,
+            is_whole=kind is int,
+            includes_high="lt" not in facts,
+        )
     return Setting(
         name=name,
         label=field.title or name,

@@ -86,6 +86,7 @@ class Teacher:
         self.target = target
         self.should_stop = should_stop
         self.normalizes = student.normalizes
+        # The dimension of the student's vectors, D.
         self.dimension = student.dimension
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
@@ -116,6 +117,7 @@ class Teacher:
         # A bi-encoder has several similarities. The student learns the one that it is scored by.
         similarity = self.similarity
         if isinstance(self.model, PairModel):
+            # It has only one.
             [similarity] = similarities[0]
         scores = [np.ascontiguousarray(part[similarity], np.float32) for part in similarities]
         kind = "scores"
@@ -131,13 +133,13 @@ class Teacher:
         # (S, teacher's dimension)
         vectors = model.encode(distinct, None, should_stop=self.should_stop)
         note = f"targets are the vectors of {self.name}"
-        wide = vectors.shape[1]
-        if wide < self.dimension:
+        width = vectors.shape[1]
+        if width < self.dimension:
             raise InputError(
-                f"the vectors of the teacher {self.name} have {wide} dimensions, fewer than the {self.dimension} of "
+                f"the vectors of the teacher {self.name} have {width} dimensions, fewer than the {self.dimension} of "
                 "the base; choose a larger teacher or a smaller base"
             )
-        if wide > self.dimension:
+        if width > self.dimension:
             if self._projection is None:
                 # The directions of largest variance, as columns (teacher's dimension, D). eigh
                 # sorts ascending.
@@ -146,7 +148,7 @@ class Teacher:
             projected = vectors @ self._projection
             share = projected.var(axis=0).sum() / vectors.var(axis=0).sum()
             vectors = projected
-            note += f", projected from {wide} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
+            note += f", projected from {width} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
         values = torch.from_numpy(np.ascontiguousarray(vectors))
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)

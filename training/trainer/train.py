@@ -214,6 +214,8 @@ def train(
     is_main = accelerator.is_main_process
     names: dict[str, Any] = {}
     sets: dict[str, Dataset] = {}
+    # Names belong to the config, and data in memory to the extras. The default is ``...``, as None
+    # is a name: no data.
     for field, data in (("train_data", train_data), ("eval_data", eval_data)):
         if data is None or isinstance(data, str | Path):
             names[field] = data
@@ -243,14 +245,16 @@ def train(
         with accelerator.main_process_first():
             state = _open_folder(path, config, resume, overwrite, is_main, extras)
 
-    written = path if is_main else None
+    # Only the main process writes.
+    written_folder = path if is_main else None
     step = state.step if state else None
     run_id = path.name if path else config.name
-    result = RunResult(run_id or "unsaved", "failed", 0, 0.0)
+    # The result if the run fails before its first step.
+    result = RunResult(run_id or "unsaved", "failed", steps=0, seconds=0.0)
     with (
-        record_run(written, home) as run_status,
+        record_run(written_folder, home) as run_status,
         printing(on_event, progress) as show,
-        EventLog(written, show if is_main else lambda _: None, step) as events,
+        EventLog(written_folder, show if is_main else lambda _: None, step) as events,
     ):
 
         def is_stopped() -> bool:
@@ -267,8 +271,8 @@ def train(
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
             # The checkpoint is removed only after the end of the run has been written.
-            if result.status == "finished" and written is not None:
-                shutil.rmtree(written / "checkpoint", ignore_errors=True)
+            if result.status == "finished" and written_folder is not None:
+                shutil.rmtree(written_folder / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
         run_status.state = result.status
@@ -282,7 +286,7 @@ def train(
 def _run(
     make_trainer: Callable[[], Trainer], events: EventLog, config: RunConfig, result: RunResult
 ) -> RunResult:
-    """Makes a trainer and runs it. A failure that the user can understand and mend is a result too."""
+    """Makes a trainer and runs it. A failure that the user can understand and mend is returned as a result."""
     trainer: Trainer | None = None
     try:
         trainer = make_trainer()
@@ -296,6 +300,7 @@ def _run(
         # A full disk needs no traceback.
         log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
         result = replace(result, reason=reason)
+    # The caller gets any other error: the input is wrong, or it is a bug.
     except Exception as error:
         events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
         raise
@@ -315,8 +320,9 @@ def _open_folder(
         if values is None:
             raise InputError(f"there is no run to resume in {folder}")
         extras.check_same(folder)
-        written = RunConfig(**values)
-        if written.replace(name=config.name) != config:
+        stored_config = RunConfig(**values)
+        # The name does not change the curve, so it may differ.
+        if stored_config.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
         last_state = None
         for event in read_events(folder / "events.jsonl"):
@@ -330,6 +336,7 @@ def _open_folder(
         state = read_checkpoint(checkpoint)
         if state is not None:
             return state
+        # Without a checkpoint the run begins anew.
     if not is_main:
         return None
     holds_run = any((folder / name).exists() for name in ("events.jsonl", "checkpoint", "model"))

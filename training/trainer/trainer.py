@@ -27,7 +27,7 @@ from training.models.folder import JOINT_HEAD
 from training.models.model import open_model
 from training.names import DataName
 from training.parallel import run_parallel, single_threaded_ops
-from training.progress import ThroughputMeter
+from training.progress import ShouldStop, ThroughputMeter
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog
@@ -62,7 +62,7 @@ class Trainer:
         accelerator: Accelerator,
         events: EventLog,
         folder: Path | None,
-        should_stop: Callable[[], bool],
+        should_stop: ShouldStop,
         state: TrainingState | None,
         home: str | Path | None,
         extras: RunExtras,
@@ -79,6 +79,7 @@ class Trainer:
         self.progress = state or TrainingState(step=0)
         # Losses that are still on the device.
         self._pending_losses: list[Tensor] = []
+        # The batches of the next step, collated during the last one; empty before the first.
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
 
@@ -99,6 +100,7 @@ class Trainer:
         else:
             fused = accelerator.device.type in ("cpu", "cuda")
             self.optimiser = torch.optim.AdamW(groups, config.learning_rate, fused=fused)
+        # The highest learning rate of each group of parameters.
         self._peaks = [group["lr"] for group in self.optimiser.param_groups]
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.model, self.optimiser)
@@ -106,6 +108,7 @@ class Trainer:
         self.total_steps = config.total_steps(self.batches.steps_per_epoch)
         self.eval_every = config.evaluate_every(self.total_steps)
         self.train_event_every = max(1, min(MAX_STEPS_PER_EVENT, self.total_steps // TRAIN_EVENTS))
+        # The time of loading is not part of the first step.
         self.meter.end_checkpoint()
         self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
@@ -157,6 +160,7 @@ class Trainer:
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
         guess = None
+        # Otherwise the loss is a sum, or the loss of several objectives in turn.
         if len(objectives) == 1 and not self.config.matryoshka_dims:
             guess = objectives[0].guess(self.config.batch_size, self.data[0].scores)
         self.events.emit(
@@ -245,6 +249,7 @@ class Trainer:
             self._fetch_losses()
         if is_due:
             self._emit_train(rate, norm.item())
+        # Without callbacks the host need not wait for the loss.
         if self.extras.hooks("on_step"):
             self._call("on_step", progress.step, losses.mean().item())
 
@@ -265,6 +270,7 @@ class Trainer:
         if step >= self.total_steps:
             return []
         collated = []
+        # Batches are counted from the start of the run.
         count = self.config.gradient_accumulation_steps
         for number in range(count * step, count * (step + 1)):
             columns, target, part = self.batches.batch(number, self.accelerator.process_index)
@@ -272,13 +278,14 @@ class Trainer:
         return collated
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
-        """Averages the gradients over all processes, and returns the norm of the average; ``norm`` for one process."""
+        """Averages the gradients over all processes. Returns their norm, which is ``norm`` if there is one process."""
         if self.accelerator.num_processes == 1:
             return norm
-        weights = [weight for weight in self.model.parameters() if weight.grad is not None]
-        for weight in weights:
-            weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        gradients = []
+        for weight in self.model.parameters():
+            if weight.grad is not None:
+                weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
+                gradients.append(weight.grad)
         return torch.nn.utils.get_total_norm(gradients)
 
     def _fetch_losses(self) -> None:
@@ -288,7 +295,7 @@ class Trainer:
         """
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
-        for batch, loss in enumerate(losses, self.batches_done - len(losses)):
+        for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             if not math.isfinite(loss):
                 rows = self.batches.describe_rows(batch, self.accelerator.process_index)
                 step = batch // self.config.gradient_accumulation_steps + 1
@@ -322,7 +329,7 @@ class Trainer:
         """Returns the mean loss of each part of the data that had a batch since the last train event."""
         losses = self.progress.losses
         losses_of: dict[int, list[float]] = {}
-        for batch, loss in enumerate(losses, self.batches_done - len(losses)):
+        for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             part, _ = self.batches.part(batch)
             losses_of.setdefault(part, []).append(loss)
         means = {}
@@ -353,12 +360,12 @@ class Trainer:
             is_best = progress.step > 0 and self._is_better(figures)
             if is_best:
                 progress.best = figures
-            if is_best and self.folder is not None:
-                whole = encoder
-                if isinstance(encoder, Encoder):
-                    whole = encoder.with_dimension(self._saved_dimension)
-                whole.save(self.folder / "model")
-                self._write_card(encoder, self.folder)
+                if self.folder is not None:
+                    saved_encoder = encoder
+                    if isinstance(encoder, Encoder):
+                        saved_encoder = encoder.with_dimension(self._saved_dimension)
+                    saved_encoder.save(self.folder / "model")
+                    self._write_card(encoder, self.folder)
             self._call("on_evaluate", figures, encoder)
         if progress.step == 0:
             progress.baseline = figures
@@ -401,8 +408,8 @@ class Trainer:
         """Evaluates the best model on the test split of its dev data, if there is one, unless the run is to stop."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
+        # The run may have saved no model.
         if self.folder is None or best is None:
-            # The run has not saved a model.
             return
         if name is None or not self.accelerator.is_main_process:
             return
@@ -436,7 +443,7 @@ class Trainer:
     def _seconds_left(self) -> float | None:
         step = self.progress.step
         every = self.eval_every
-        # The last step always has an evaluation.
+        # The last step always has an evaluation. The evaluations up to this step are done.
         evaluations = math.ceil(self.total_steps / every) - step // every
         return self.meter.seconds_left(self.total_steps - step, evaluations)
 

@@ -155,13 +155,13 @@ class TrainingModel(nn.Module):
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = list(chain.from_iterable(columns))
         lengths = [len(sentence) for sentence in ids]
-        parts = self.num_micro_batches
+        count = self.num_micro_batches
         if self.mini_batch_size:
-            parts *= math.ceil(len(columns[0]) / self.mini_batch_size)
+            count *= math.ceil(len(columns[0]) / self.mini_batch_size)
         most_tokens = None
         if self.max_tokens:
             most_tokens = self.max_tokens // self.num_micro_batches
-        groups = split_by_length(lengths, parts, most_tokens)
+        groups = split_by_length(lengths, count, most_tokens)
         micro_batches = []
         for number, rows in enumerate(groups):
             generator = np.random.default_rng([self.seed, step, number])
@@ -190,6 +190,7 @@ class TrainingModel(nn.Module):
         for number, batch in enumerate(batches):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
+        # The norms after the last batch belong to the sum of all batches.
         for weight in (*self.objective.parameters(), *self.head.parameters()):
             if weight.grad is not None:
                 norms.append(torch.linalg.vector_norm(weight.grad))
@@ -198,7 +199,11 @@ class TrainingModel(nn.Module):
     def _accumulate(
         self, batch: TrainingBatch, share: float, add: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        """Sets the ``grad`` of the weights to a share of the batch's, or adds it. Returns the loss and the norms."""
+        """Sets the ``grad`` of the encoder's weights to ``share`` times the batch's gradient, or adds that to it.
+
+        For the objective and the head the gradient is always added, by autograd. Returns the loss
+        of the batch, and the norms of the gradients of the encoder's weights.
+        """
         micro_batches = batch.micro_batches
         at_a_time = self.num_micro_batches
         if len(micro_batches) <= at_a_time:
@@ -216,18 +221,18 @@ class TrainingModel(nn.Module):
         vectors = []
         for start in starts:
             states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
-            part = micro_batches[start : start + at_a_time]
+            group = micro_batches[start : start + at_a_time]
             vectors += run_parallel(
-                [partial(self.replica.embed, micro_batch) for micro_batch in part]
+                [partial(self.replica.embed, micro_batch) for micro_batch in group]
             )
         loss, gradients = self._loss(batch, vectors, share)
         for start, state in zip(starts, states, strict=True):
             if state is not None:
                 torch.cuda.set_rng_state(state, device)
-            part = micro_batches[start : start + at_a_time]
-            outputs = self._forward(part)
-            part_gradients = gradients[start : start + at_a_time]
-            norms = self._backward(part, outputs, part_gradients, add or start > 0)
+            group = micro_batches[start : start + at_a_time]
+            outputs = self._forward(group)
+            group_gradients = gradients[start : start + at_a_time]
+            norms = self._backward(group, outputs, group_gradients, add or start > 0)
             # Free the gradients of this round, each as large as the model, before the next forward
             # pass.
             del outputs
@@ -237,10 +242,10 @@ class TrainingModel(nn.Module):
         return run_parallel([partial(self.replica.forward, batch) for batch in micro_batches])
 
     def _loss(
-        self, batch: TrainingBatch, parts: Sequence[Tensor], share: float
+        self, batch: TrainingBatch, blocks: Sequence[Tensor], share: float
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Computes the loss from the vectors of each micro-batch, and a share of its gradient by these vectors."""
-        vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
+        """Computes the loss from the vectors of each micro-batch, and ``share`` times its gradient for the vectors."""
+        vectors = torch.cat(list(blocks)).requires_grad_()  # (B * C, D)
         ordered = vectors if batch.order is None else vectors[batch.order]
         loss = self.objective(self.head(ordered).chunk(batch.columns), batch.target, batch.part)
         loss.backward(torch.full_like(loss, share))
@@ -287,7 +292,7 @@ class TrainingModel(nn.Module):
             self.encoder.train()
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, object]]:
-        """Returns Adam's parameter groups. Biases and the weights of norms are not decayed."""
+        """Returns Adam's parameter groups. Weights of one dimension (biases, norms) are not decayed."""
         trained = trained_weights(self).values()
         decayed = [weight for weight in trained if weight.ndim > 1]
         others = [weight for weight in trained if weight.ndim <= 1]
@@ -323,6 +328,7 @@ class Loss(nn.Module):
         self.normalizes = [normalizes and objective.takes_output for objective in self.objectives]
         for part, objective in enumerate(self.objectives):
             for name, weights in vars(objective).items():
+                # With a single part the weights are named as in its objective.
                 if isinstance(weights, nn.Module):
                     self.add_module(f"part{part}_{name}" if part else name, weights)
 
@@ -375,9 +381,9 @@ def split_by_length(
     def fits(budget: int) -> bool:
         return len(list(plan(lengths, budget))) <= parts
 
-    # The smallest budget that fits.
+    # The smallest budget that fits. It is at least the mean, and at most all rows in one group.
     most = max(lengths) * len(lengths)
-    budget = bisect_left(range(most), True, sum(lengths) // parts, key=fits)
+    budget = bisect_left(range(most), True, lo=sum(lengths) // parts, key=fits)
     return list(plan(lengths, min(budget, most_tokens or budget)))
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -316,7 +317,7 @@ outcome = Trainer.outcome
 
 def saving(self):
     weights = {name: weight.detach().clone() for name, weight in self.model.named_parameters() if weight.requires_grad}
-    save_file(weights, Path(sys.argv[3]) / f"{self.accelerator.process_index}.safetensors")
+    save_file(weights, Path(sys.argv[2]).parent / f"{self.accelerator.process_index}.safetensors")
     return outcome(self)
 
 Trainer.outcome = saving
@@ -325,13 +326,11 @@ assert result.status == "finished", result
 """
 
 
-@pytest.mark.slow
-def test_two_processes_train_one_model(config, tmp_path):
-    """As `accelerate launch` starts them: half of the steps, gradients averaged, one folder."""
-    script = tmp_path / "script.py"
-    script.write_text(TRAIN_AND_SAVE)
-    config = config.replace(max_steps=None, epochs=1, eval_every=None)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+def run_in_two_processes(code: str, config: RunConfig, folder: Path) -> None:
+    """Runs Python code with a config and the folder of a run, as `accelerate launch` would."""
+    script = folder / "script.py"
+    script.write_text(code)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -339,20 +338,20 @@ def test_two_processes_train_one_model(config, tmp_path):
         "ACCELERATE_USE_CPU": "1",
     }
     subprocess.run(
-        [
-            sys.executable,
-            *command,
-            str(script),
-            config.to_json(),
-            str(tmp_path / "r"),
-            str(tmp_path),
-        ],
+        [sys.executable, *launcher, str(script), config.to_json(), str(folder / "r")],
         check=True,
         cwd=ROOT,
         env=environment,
         capture_output=True,
         timeout=300,
     )
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(config, tmp_path):
+    """Half of the steps, gradients averaged, one folder."""
+    config = config.replace(max_steps=None, epochs=1, eval_every=None)
+    run_in_two_processes(TRAIN_AND_SAVE, config, tmp_path)
     # Each process sees other rows, so the weights are equal only if the gradients are averaged in
     # every step.
     one, two = (load_file(tmp_path / f"{process}.safetensors") for process in range(2))
@@ -363,6 +362,38 @@ def test_two_processes_train_one_model(config, tmp_path):
     # Written by one process.
     assert [event["step"] for event in of_kind(events, "train")] == [1, 2, 3, 4, 5, 6]
     assert of_kind(events, "eval")[-1]["loss"] < of_kind(events, "eval")[0]["loss"]
+
+
+STOP_AND_RESUME = """
+import sys
+from training.trainer.config import RunConfig
+from training.trainer.evaluator import Evaluator
+from training.trainer.train import train
+
+# The run is stopped after step 1. The resumed run is better at the steps 2 and 3, and not after them.
+losses = iter([9.0, 8.0, 7.0, 6.0, 6.0, 6.0, 6.0])
+Evaluator.measure = lambda *_: {"loss": next(losses)}
+config = RunConfig.model_validate_json(sys.argv[1])
+evaluated = []
+
+def on_event(event):
+    if event["kind"] == "eval":
+        evaluated.append(event["step"])
+
+stopped = train(config, on_event, sys.argv[2], should_stop=lambda: 1 in evaluated)
+assert stopped.status == "stopped", stopped
+train(config, on_event, sys.argv[2], resume=True)
+"""
+
+
+@pytest.mark.slow
+def test_only_the_main_process_of_a_resumed_run_judges_patience(config, tmp_path):
+    """The other processes do not evaluate. For them the best figure is still the checkpoint's."""
+    config = config.replace(max_steps=6, eval_every=1, patience=2)
+    run_in_two_processes(STOP_AND_RESUME, config, tmp_path)
+    events = read_events(tmp_path / "r/events.jsonl")
+    assert [event["step"] for event in of_kind(events, "eval")] == [0, 1, 2, 3, 4, 5]
+    assert events[-1]["reason"] == "no better figure in 2 evaluations"
 
 
 @pytest.mark.parametrize(("total", "warmup"), [(7, 0.1), (1, 0.1), (50, 0.0), (10, 1.0)])

@@ -16,7 +16,13 @@ from sbert_app.services.corpus.embedded import weights_key
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.calibration import Calibration, fit_isotonic, meaning, reliability
+from training.evaluation.calibration import (
+    Calibration,
+    fit_isotonic,
+    fit_pairs,
+    meaning,
+    reliability,
+)
 from training.models.encoder import Encoder
 from training.similarities import cosine
 
@@ -198,3 +204,10 @@ class TestReliability:
         curve = load_calibration("all-MiniLM-L6-v2", "mean", home)
         with pytest.raises(InputError, match="has 0 pairs that the calibration was not fitted on"):
             reliability(curve, data, np.zeros(30), home)
+
+    def test_a_curve_without_keys_leaves_out_the_pairs_of_its_data(self, home):
+        data = load_data("stsb:dev", home)
+        cosines = np.array(data.scores) / 5
+        curve = fit_pairs(data, cosines)
+        with pytest.raises(InputError, match="has 0 pairs that the calibration was not fitted on"):
+            reliability(curve, data, cosines, home)
