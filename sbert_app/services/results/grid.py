@@ -188,7 +188,7 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
                 grid.failures[model, name] = summary_of(error)
                 continue
             # A correlation may be undefined although all scores are known.
-            scored, _ = result.measured(data)
+            scored, _ = result.without_unscored(data)
             why = why_undefined(next(iter(scored.scores.values())), scored.gold)
             if why:
                 grid.failures[model, name] = why

@@ -65,7 +65,7 @@ class EvalResult:
         """The pairs whose score is NaN: the model knows no token of a text, or its score is not finite."""
         return np.flatnonzero(np.isnan(next(iter(self.scores.values())))).tolist()
 
-    def measured(self, data: Dataset) -> tuple[EvalResult, Dataset]:
+    def without_unscored(self, data: Dataset) -> tuple[EvalResult, Dataset]:
         """The result and the data without pairs that have no score."""
         if not self.left_out:
             return self, data

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sbert_app.services.results.grid import ResultGrid
 from sbert_app.services.results.precomputed import (
-    FIRST,
+    DEFAULT_PAPERS,
     PAPER,
     PAPER_TABLES,
     PrecomputedResults,
@@ -89,7 +89,7 @@ class ResultTable:
     overlaps: list[str]
 
 
-def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTable:
+def tabulate(results: Results, metric: Metric, papers: str = DEFAULT_PAPERS) -> ResultTable:
     """The table of results under one metric.
 
     For Spearman ρ of the cosine it includes our own systems and the rows of ``papers``, a key of
