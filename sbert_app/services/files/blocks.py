@@ -157,14 +157,12 @@ def parts_of(number: int, names: Iterable[str]) -> list[str]:
 
 def _cut(table: OpenedTable, block_rows: int, id_offset: int | None) -> Iterator[RowBatch]:
     """Yields the rows in batches that lie within a block, with a column of ids unless ``id_offset`` is None."""
-    import pyarrow as pa
-
     for batch in table.batches():
         if id_offset is not None:
             first_id = id_offset + batch.first_row
             ids = list(range(first_id, first_id + len(batch)))
             # Only the batches of a Parquet file have Arrow arrays.
-            arrow = batch.arrow and batch.arrow.append_column(ID, pa.array(ids, pa.int64()))
+            arrow = batch.arrow and batch.arrow.append_column(ID, ids)
             batch = replace(batch, rows={**batch.rows, ID: ids}, arrow=arrow)
         start = 0
         while start < len(batch):

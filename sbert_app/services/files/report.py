@@ -165,7 +165,7 @@ class ReportBuilder:
 
         ``reading`` is the reading of the gold column, and ``criteria`` are arguments of `decide`.
         """
-        sample = self._sample[: min(self._count, len(self._sample))]
+        sample = self._sample[: self._count]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
         both = gold[~np.isnan(gold[:, CROSS])]

@@ -105,9 +105,11 @@ def score_file(
     judged = _judged(table, reading, scale, labels, raters) if reading else _Gold(None)
     if not isinstance(columns, PairColumns):
         columns = (reading or table.reading).pair()
-    added = {"cosine": "float", "note": "string"}
+    # The types of the new columns.
+    added = {"cosine": "float"}
     if cross_encoder is not None:
-        added = {"cosine": "float", "cross_encoder": "float", "note": "string"}
+        added["cross_encoder"] = "float"
+    added["note"] = "string"
     summary = ScoreSummary(
         source=table.path.name,
         columns=columns,

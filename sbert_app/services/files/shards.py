@@ -341,8 +341,8 @@ class RayEngine:
         """Computes the blocks. InputError if Ray is not installed, or the cluster at the address is missing or ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
+        # It takes seconds to import, and may not be installed.
         import ray.data
-        from ray.exceptions import RayError, RayTaskError
 
         # Errors are also raised, so the log need not have them.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
@@ -383,9 +383,9 @@ class RayEngine:
         try:
             while row := _next(computed, cluster, watch):
                 yield row["block"]
-        except (RayError, ConnectionError) as error:
+        except (ray.exceptions.RayError, ConnectionError) as error:
             # Our code raised an error in a worker, so the cluster is not at fault.
-            if isinstance(error, RayTaskError):
+            if isinstance(error, ray.exceptions.RayTaskError):
                 raise
             disconnect()
             ended_by = time.monotonic() + END_SECONDS

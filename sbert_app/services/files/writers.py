@@ -231,19 +231,18 @@ class XlsxWriter(Writer):
             self._sheet.append(list(map(self._cell, row)))
 
     def _cell(self, value: Any) -> Any:
-        from openpyxl.cell import WriteOnlyCell
-        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+        import openpyxl.cell.cell
 
         if isinstance(value, float) and math.isnan(value):
             return None
         if value is None or isinstance(value, int | float):
             return value
-        text = ILLEGAL_CHARACTERS_RE.sub("", cell_text(value))
+        text = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE.sub("", cell_text(value))
         if len(text) > LONGEST_EXCEL_CELL:
             raise InputError(
                 f"{self.path.name}: a cell of Excel holds {LONGEST_EXCEL_CELL:,} characters; write CSV"
             )
-        cell = WriteOnlyCell(self._sheet, text)
+        cell = openpyxl.cell.cell.WriteOnlyCell(self._sheet, text)
         # A string, as openpyxl takes text that begins with = for a formula.
         cell.data_type = "s"
         return cell

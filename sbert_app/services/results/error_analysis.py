@@ -21,21 +21,19 @@ from training.evaluation.metrics import why_undefined
 MAX_ERRORS = 5
 # The fewest pairs of a slice for which ρ is computed.
 MIN_PAIRS = 10
-NEGATIONS = frozenset(
-    [
-        "not",
-        "no",
-        "never",
-        "nobody",
-        "nothing",
-        "none",
-        "neither",
-        "nor",
-        "nowhere",
-        "without",
-        "cannot",
-    ]
-)
+NEGATIONS = {
+    "not",
+    "no",
+    "never",
+    "nobody",
+    "nothing",
+    "none",
+    "neither",
+    "nor",
+    "nowhere",
+    "without",
+    "cannot",
+}
 WORD = re.compile(r"\w+(?:'\w+)?")
 
 

@@ -98,9 +98,7 @@ def tabulate(results: Results, metric: Metric, papers: str = DEFAULT_PAPERS) -> 
     names = [*results.data]
     if averaged_of(results):
         names.append(AVERAGE)
-    columns = []
-    for name in names:
-        columns.append(TableColumn(name, data_label(name), results.sizes.get(name)))
+    columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
     rows = []
     for model in results.models:
         estimates = {}
