@@ -166,8 +166,8 @@ def _cut(table: OpenedTable, block_rows: int, id_offset: int | None) -> Iterator
             batch = replace(batch, rows={**batch.rows, ID: ids}, arrow=arrow)
         start = 0
         while start < len(batch):
-            rows_in_block = (batch.first_row - 1 + start) % block_rows
-            stop = min(len(batch), start + block_rows - rows_in_block)
+            position_in_block = (batch.first_row - 1 + start) % block_rows
+            stop = min(len(batch), start + block_rows - position_in_block)
             yield batch.part(start, stop)
             start = stop
 

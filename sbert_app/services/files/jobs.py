@@ -253,10 +253,10 @@ class ScoreJobs:
         return None
 
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
-        """Yields the progress while the job is at work, and then the summary. Closing the iterator stops nothing.
+        """Yields the progress while the job is at work, and then the summary.
 
-        InputError if the job does not exist or has failed. StoppedError if it was stopped before
-        the first row.
+        Closing this iterator does not stop the job. InputError if the job does not exist or has
+        failed. StoppedError if it was stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
@@ -329,7 +329,7 @@ class ScoreJobs:
                 "this file is no longer kept: jobs are removed after a day. Upload it again."
             ) from None
         if job.summary is not None:
-            # The paths in the record may be of the folder that the job was copied from.
+            # The record may name the folder that the job was copied from.
             names = [Path(output).name for output in job.summary.outputs]
             job.summary.outputs = [str(folder / name) for name in names]
         return job
@@ -348,21 +348,25 @@ class ScoreJobs:
             state = State.FINISHED if summary.stopped_at is None else State.STOPPED
             self._save(job.but(state=state, summary=summary))
         except Exception as error:
-            ended = job.but(state=State.FAILED, reason=FAULT)
+            outcome = job.but(state=State.FAILED, reason=FAULT)
             if isinstance(error, StoppedError):
-                ended = job.but(state=State.STOPPED)
+                outcome = job.but(state=State.STOPPED)
             elif isinstance(error, UserFacingError):
-                ended = ended.but(reason=summary_of(error), details=getattr(error, "details", ()))
-            # A job that was deleted while it ran fails, as its folder is gone.
+                outcome = outcome.but(
+                    reason=summary_of(error), details=getattr(error, "details", ())
+                )
+            # The errors of a job that was deleted while it ran need not be logged.
             elif job.folder.is_dir():
                 log.exception("%s could not be scored", job.source)
             # If the disk is full, the record stays as it is, and the job counts as interrupted.
             with suppress(InputError):
-                self._save(ended)
+                self._save(outcome)
         finally:
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
+        """Waits for a place, loads the models and scores the file."""
+
         def load(loading: Watch) -> tuple[VectorModel, PairModel | None]:
             encoder = self._models.get(request.model, VectorModel, request.pooling)
             if request.cross_encoder:

@@ -102,7 +102,7 @@ def score_file(
     if not is_block:
         requested = columns.names if isinstance(columns, PairColumns) else columns or ()
         reading = table.reading.with_columns(requested)
-    judged = _judged(table, reading, scale, labels, raters) if reading else _Gold(None)
+    gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(None)
     if not isinstance(columns, PairColumns):
         columns = (reading or table.reading).pair()
     # The types of the new columns.
@@ -118,11 +118,11 @@ def score_file(
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
         added={kind: free_name(kind, table.columns) for kind in added},
         remarks=list(table.remarks),
-        gold=judged.gold,
+        gold=gold.column,
     )
     if summary.gold and summary.gold.note:
         summary.remarks.append(f"{summary.gold.note}.")
-    summary.remarks += judged.notes
+    summary.remarks += gold.notes
     if reading and (splits := reading.first(SPLIT)):
         summary.remarks.append(
             f"The column {splits} names parts of the file: the rows of all are scored and measured."
@@ -131,7 +131,7 @@ def score_file(
     layout = Layout.of(table)
     with open_writers(outputs, table.path, table.fields(), types, layout=layout) as writers:
         scorer = PairScorer(encoder, cross_encoder, keep_unknown)
-        scoring = _Scoring(table, scorer, summary, writers, watch, judged.by_row)
+        scoring = _Scoring(table, scorer, summary, writers, watch, gold.by_row)
         damage = scoring.run(None if is_block else outputs[0].parent, criteria)
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
@@ -145,25 +145,25 @@ def score_file(
 
 @dataclass(frozen=True)
 class _Gold:
-    """The gold column of a file, None if there is none.
+    """The gold column of a file; None if there is none.
 
     If the file has the judgements of several people, ``by_row`` has one joint judgement for each
     pair, by the number of the pair's first row.
     """
 
-    gold: GoldColumn | None
+    column: GoldColumn | None
     by_row: dict[int, str] | None = None
     notes: tuple[str, ...] = ()
 
 
-def _judged(
+def _read_gold(
     table: OpenedTable,
     reading: TableReading,
     scale: str | None,
     labels: str | None,
     raters: str | None,
 ) -> _Gold:
-    """The judgements of a file's pairs. InputError as `Dataset.from_table`."""
+    """Finds out how the gold column of a file is read. InputError as `Dataset.from_table`."""
     if not reading.all(RATING, RATER):
         return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
     columns = join_names(reading.pair().names)
@@ -172,11 +172,11 @@ def _judged(
     notes = tuple(f"{note}." for note in data.notes if "raters" in note)
     if data.scores is not None:
         # `Dataset` has rescaled the scores.
-        gold = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
-        return _Gold(gold, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
+        column = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
+        return _Gold(column, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
     names = [data.label_names[label] for label in data.labels or ()]
-    gold = GoldColumn.of(reading.target or "", names, reading.sentences, labels=labels)
-    return _Gold(gold, dict(zip(data.rows, names, strict=True)), notes)
+    column = GoldColumn.of(reading.target or "", names, reading.sentences, labels=labels)
+    return _Gold(column, dict(zip(data.rows, names, strict=True)), notes)
 
 
 class _Scoring:

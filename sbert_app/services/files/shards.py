@@ -328,7 +328,11 @@ class Compute:
 
 @dataclass(frozen=True)
 class RayEngine:
-    """The address of Ray and the resources of its ``concurrency`` actors, by default as many as fit."""
+    """An engine that computes the blocks in actors of Ray.
+
+    ``address`` is the address of the cluster. ``concurrency`` is the number of actors; None for as
+    many as fit.
+    """
 
     address: str = "local"
     concurrency: int | None = None

@@ -204,6 +204,7 @@ def _splits(
     # scikit-learn takes a second to import.
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+    # The first argument of ``split`` is for the features, of which only the number of rows counts.
     if len(np.unique(groups)) < len(groups):
         grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=SEED)
         return grouped.split(targets, targets, groups)
