@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sbert_app.formats import format_bytes
 from sbert_app.server.errors import error_answer
 from sbert_app.services.access import Quota, visitor_of
-from sbert_app.services.store.temp_folder import is_full
+from sbert_app.services.store.temp_folder import full_message
 from training.atomic import folder_size
 
 # The maximum size of a body in bytes: 10,000 sentences of 1,000 characters.
@@ -149,7 +149,7 @@ class BodyLimits:
             self._size = await to_thread.run_sync(folder_size, self.folder, BLOCK)
         if size + self._size > self.of_folder:
             self._measured = -MEASURE_SECONDS
-            raise RefusedRequestError(507, is_full(self.of_folder))
+            raise RefusedRequestError(507, full_message(self.of_folder))
         wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
         if wait:
             minutes = max(1, round(wait / 60))

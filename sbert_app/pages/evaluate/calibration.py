@@ -98,7 +98,7 @@ def build(services: Services) -> None:
         if not curve:
             return {}
         pairs, results, _ = shipped_scores(home)
-        result, pairs = results[model].measured(pairs)
+        result, pairs = results[model].without_unscored(pairs)
         return checked(model, reliability(curve, pairs, result.scores_by("cosine"), home))
 
     tab.wire(

@@ -114,7 +114,7 @@ class _ErrorAnalysisTab:
         self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True
     ) -> Update:
         """Returns the updates of the lists of errors and of the slices, without a word map."""
-        result, pairs = result.measured(pairs)
+        result, pairs = result.without_unscored(pairs)
         errors = analyze_errors(result, pairs)
         summary = macro("evaluate/errors_summary")(
             name, spec.label, len(pairs), result.estimate(Metric())

@@ -26,7 +26,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, make_grid
 from sbert_app.services.results.precomputed import (
-    FIRST,
+    DEFAULT_PAPERS,
     PAPER,
     PAPER_TABLES,
     SHIPPED,
@@ -87,7 +87,7 @@ class _Display(NamedTuple):
 
     similarity: str = "cosine"
     pearson: bool = False
-    papers: str = FIRST
+    papers: str = DEFAULT_PAPERS
     text_format: str = "Markdown"
 
     @property
@@ -131,7 +131,7 @@ class _SimilarityTab:
                 )
                 self.paper = gr.Radio(
                     list(PAPER_TABLES),
-                    value=FIRST,
+                    value=DEFAULT_PAPERS,
                     label="Rows from the paper",
                     min_width=260,
                     scale=2,

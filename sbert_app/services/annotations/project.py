@@ -54,12 +54,18 @@ Score = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
 
 @dataclass(frozen=True)
 class ChosenPair:
+    """A line of ``pairs.jsonl``: a pair, and why it was selected.
+
+    Attributes:
+        reason: a key of `selection.REASONS`.
+        score: the score by the model of the project.
+        second_score: the score by the second model.
+    """
+
     first: str
     second: str
-    # A key of `selection.REASONS`.
     reason: str
     score: float
-    # By the model that it was compared with.
     second_score: float
 
 
@@ -80,7 +86,10 @@ class ProjectInfo:
 
 @dataclass(frozen=True)
 class _Rating:
-    """A line of ``ratings.jsonl``: a score, a pair that cannot be judged, or that the rater's last line is undone."""
+    """A line of ``ratings.jsonl``. It has a score; or the rater ``cannot`` judge the pair; or it is an ``undo``.
+
+    An ``undo`` takes back the last judgement of the rater that is still valid, and has no pair.
+    """
 
     rater: str
     pair: int = -1
@@ -109,7 +118,8 @@ class Projects:
 
     def list(self) -> list[tuple[str, ProjectInfo]]:
         """The ids and descriptions of the projects that can be read, the newest first."""
-        return sorted(self.store.list().documents.items(), key=lambda project: -project[1].created)
+        projects = self.store.list().documents.items()
+        return sorted(projects, key=lambda project: -project[1].created)
 
     def create(self, info: ProjectInfo, pairs: Sequence[ChosenPair]) -> str:
         """Creates a project and returns its id. InputError as `check_new`, or if a text cannot be saved."""
@@ -181,14 +191,17 @@ class Project:
             self._append(RATINGS, {"rater": rater, "pair": pair, **judgement})
 
     def agree(self, rater: str, pair: int, score: int | None) -> None:
-        """Saves the score that raters have agreed on, in place of their mean; None removes it. InputError as `rate`."""
+        """Saves the score that the raters agreed on, which replaces their mean. None restores the mean.
+
+        InputError as `rate`.
+        """
         rater = check_name(rater, "a rater")
         self._check(pair, score)
         with self._locked():
             self._append(AGREED, {"pair": pair, "score": score, "rater": rater})
 
     def undo(self, rater: str) -> int | None:
-        """Undoes the last rating of a rater. Returns its pair, or None if there is none."""
+        """Undoes the last rating of a rater. Returns the number of its pair; None if there was no rating."""
         rater = check_name(rater, "a rater")
         with self._locked():
             steps = self._steps().get(rater, [])
@@ -198,7 +211,7 @@ class Project:
         return steps[-1][0]
 
     def ratings(self) -> dict[str, dict[int, int]]:
-        """The scores of each rater by pair; raters without any are left out."""
+        """The scores of each rater by pair. Raters who gave no score are left out."""
         ratings = {}
         for rater, judgements in self.judgements().items():
             scores = {pair: score for pair, score in judgements.items() if score is not None}
@@ -221,6 +234,7 @@ class Project:
         return agreed
 
     def _check(self, pair: int, score: int | None) -> None:
+        """Raises InputError if the pair does not exist, or the score is not on the scale of the project."""
         if score is not None and not LOWEST <= score <= HIGHEST:
             raise InputError(f"a score is a whole number from {LOWEST} to {HIGHEST}, not {score!r}")
         if score is not None and self.info.is_binary and score not in (LOWEST, HIGHEST):
@@ -231,7 +245,10 @@ class Project:
             )
 
     def _steps(self) -> dict[str, list[tuple[int, int | None]]]:
-        """The pairs and scores of each rater in their order, without undone ones. The last score of a pair counts."""
+        """The pairs and scores of each rater in the order of judgement, without those undone.
+
+        The score is None for a pair that the rater cannot judge. The last score of a pair counts.
+        """
         steps_of: dict[str, list[tuple[int, int | None]]] = {}
         for line in self._lines(RATINGS, _Rating):
             steps = steps_of.setdefault(line.rater, [])
@@ -242,6 +259,7 @@ class Project:
         return steps_of
 
     def _lines(self, name: str, kind: type[Line]) -> Iterator[Line]:
+        """Yields the usable lines of a file; none if it does not exist."""
         file = self.folder / name
         damaged = 0
         if not file.exists():
@@ -255,6 +273,7 @@ class Project:
             log.warning("%d damaged lines of %s/%s count as not written", damaged, self.id, name)
 
     def _is_complete(self, line: _Rating) -> bool:
+        """Whether a line is an undo, or judges a pair of the project."""
         if line.undo:
             return True
         has_judgement = line.cannot or line.score is not None
@@ -274,11 +293,12 @@ class Project:
         line = {**line, "at": round(time.time(), 3)}
         data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
         with (self.folder / name).open("ab+") as file:
+            # The file is opened at its end. A line has about 100 bytes.
             if file.tell() > MOST_LINES * 100:
                 raise InputError("the project has as many ratings as one may have; begin another")
             if file.tell():
                 file.seek(-1, os.SEEK_END)
-                # If the last line is incomplete, begin a new one.
+                # The process or the machine may have died while it wrote the last line.
                 if file.read(1) != b"\n":
                     data = b"\n" + data
             file.write(data)

@@ -46,11 +46,13 @@ from training.trainer.config import RunConfig
 FEWEST_JUDGED = 10
 SHARES = {"train": 0.6, "dev": 0.2, "held-out": 0.2}
 HELD_OUT = SHARES["held-out"]
+# The fewest judged pairs for training, and the fewest in each of its parts.
 FEWEST = 40
 FEWEST_OF_A_PART = 6
 EPOCHS = 4.0
 TRAINING = "training.json"
 
+# A pair and its rating.
 Row = tuple[str, str, float]
 
 
@@ -61,10 +63,11 @@ class Agreement:
     Attributes:
         judged: the number of pairs of each rater.
         shared: the number of pairs with two ratings or more.
-        alpha: Krippendorff's α for intervals, which for yes and no equals the nominal one; NaN if
-            it is undefined.
+        alpha: Krippendorff's α for intervals, which for yes and no equals the nominal α; NaN if it
+            is undefined.
         alpha_ordinal: Krippendorff's α for ordered scores.
-        equal: for a yes/no project, the percentage of equal answers of two raters to a pair.
+        equal: for a yes/no project, how often in percent two raters give a pair the same answer;
+            None for other projects, and without shared pairs.
         between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
         confusion: int (6, 6), the number of pairs with the score of the row by one rater and the
             score of the column by a later one.
@@ -81,7 +84,13 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A pair to which raters gave different scores."""
+    """A pair to which raters gave different scores.
+
+    Attributes:
+        pair: the position of the pair in the project.
+        scores: the scores by rater.
+        agreed: the score that the raters agreed on afterwards; None if they have not yet.
+    """
 
     pair: int
     first: str
@@ -91,6 +100,7 @@ class Disagreement:
 
     @property
     def difference(self) -> int:
+        """The difference of the highest and the lowest score."""
         return max(self.scores.values()) - min(self.scores.values())
 
 
@@ -99,10 +109,11 @@ class Quality:
     """Spearman ρ ×100 between a model's score and the mean rating of each judged pair.
 
     Attributes:
-        random: on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`.
-        raters: ρ ×100 of each rater with the mean of the others, which shows how good a person is.
-        ceiling: ρ ×100 of a perfect model with the mean ratings, by their reliability; None for
-            fewer than two raters.
+        pairs: the number of judged pairs.
+        random: ρ on the judged pairs that were drawn at random; None if there are fewer than
+            `FEWEST_JUDGED`.
+        raters: `rater_correlations`, which show how good a person is.
+        ceiling: the function `ceiling`, which shows how good a model can be.
     """
 
     model: str
@@ -115,7 +126,7 @@ class Quality:
 
     @property
     def more_pairs(self) -> int:
-        """The number of further judged pairs that would halve Fisher's interval, which is as wide as 1 / √(n − 3)."""
+        """The number of further judged pairs that would halve the interval, whose width follows 1 / √(n − 3)."""
         return 3 * (self.pairs - 3)
 
 
@@ -127,34 +138,39 @@ def agreement(project: Project) -> Agreement:
     for rater, scores in enumerate(ratings.values()):
         for pair, score in scores.items():
             table[rater, pair] = score
-    judged = ~np.isnan(table)
+    is_judged = ~np.isnan(table)
     confusion = np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
     between = {}
     for (i, a), (j, b) in combinations(enumerate(ratings), 2):
-        both = judged[i] & judged[j]
+        both = is_judged[i] & is_judged[j]
         first = table[i, both].astype(int)
         second = table[j, both].astype(int)
         between[a, b] = (spearman(first, second), len(first))
         np.add.at(confusion, (first, second), 1)
     return Agreement(
-        {rater: len(scores) for rater, scores in ratings.items()},
-        int((judged.sum(axis=0) >= 2).sum()),
-        krippendorff_alpha(table),
-        krippendorff_alpha(table, "ordinal"),
-        _equal_answers(project, table) if project.info.is_binary else None,
-        between,
-        confusion,
+        judged={rater: len(scores) for rater, scores in ratings.items()},
+        shared=int((is_judged.sum(axis=0) >= 2).sum()),
+        alpha=krippendorff_alpha(table),
+        alpha_ordinal=krippendorff_alpha(table, "ordinal"),
+        equal=_equal_answers(project, table) if project.info.is_binary else None,
+        between=between,
+        confusion=confusion,
     )
 
 
 def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
-    """The percentage of equal answers of two raters to a pair, with Wilson's interval over the pairs."""
-    raters = (~np.isnan(table)).sum(axis=0)
-    rows = np.flatnonzero(raters >= 2)
+    """The percentage of equal answers of two raters to a pair, with Wilson's interval over the pairs.
+
+    ``table`` (raters, pairs) has NaN where a rater has not judged a pair. None if no pair was judged
+    by two raters.
+    """
+    answers = (~np.isnan(table)).sum(axis=0)
+    rows = np.flatnonzero(answers >= 2)
     if not len(rows):
         return None
-    count = raters[rows]
+    count = answers[rows]
     yes = (table[:, rows] == HIGHEST).sum(axis=0)
+    # Of the count · (count − 1) / 2 pairs of raters, yes · (count − yes) answer differently.
     equal = 1 - 2 * yes * (count - yes) / (count * (count - 1))
     share = float(equal.mean())
     pairs = [(project.pairs[row].first, project.pairs[row].second) for row in rows]
@@ -166,6 +182,7 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
 
 
 def percent(share: Estimate) -> Estimate:
+    """An estimate from 0 to 1 in percent."""
     return Estimate(100 * share.value, 100 * share.low, 100 * share.high)
 
 
@@ -173,7 +190,7 @@ def disagreements(project: Project, rater: str) -> list[Disagreement]:
     """The pairs that this rater has judged and on which raters differ, the largest difference first.
 
     Pairs that this rater has yet to judge are left out, so that nobody sees the ratings of others
-    first.
+    before judging.
     """
     ratings = project.ratings()
     agreed = project.agreed()
@@ -201,9 +218,10 @@ def ceiling(project: Project) -> Estimate | None:
         shared = [pair for pair in first if pair in second]
         if len(shared) < FEWEST_JUDGED:
             continue
-        one = np.array([first[pair] for pair in shared])
-        other = np.array([second[pair] for pair in shared])
-        between = correlation(one, other, resamples=1)
+        first_scores = np.array([first[pair] for pair in shared])
+        second_scores = np.array([second[pair] for pair in shared])
+        # Only the value and the influence are used, so there is no need for resamples.
+        between = correlation(first_scores, second_scores, resamples=1)
         if np.isnan(between.value):
             continue
         correlations.append(between.value)
@@ -211,11 +229,15 @@ def ceiling(project: Project) -> Estimate | None:
     r = float(np.mean(correlations)) if correlations else 0.0
     if r <= 0:
         return None
+    # The number of ratings of each pair.
     counts = Counter(chain.from_iterable(ratings.values()))
     k = harmonic_mean(counts.values())
+    # The standard error of a mean of correlations is the norm of the mean influence.
     margin = NORMAL_975 * float(np.linalg.norm(influence)) / len(correlations)
-    ends = np.clip([r, r - margin, r + margin], 0, 1)
-    return Estimate(*(100 * np.sqrt(k * ends / (1 + (k - 1) * ends))))
+    # The value and the bounds of its interval.
+    figures = np.clip([r, r - margin, r + margin], 0, 1)
+    reliability = k * figures / (1 + (k - 1) * figures)
+    return Estimate(*(100 * np.sqrt(reliability)))
 
 
 def rater_correlations(project: Project) -> dict[str, float]:
@@ -227,15 +249,16 @@ def rater_correlations(project: Project) -> dict[str, float]:
     correlations = {}
     for rater, own in ratings.items():
         others = [scores for name, scores in ratings.items() if name != rater]
-        shared = []
+        # The scores of the rater, and the means of the others, for the pairs that both have judged.
+        own_scores = []
         means = []
         for pair, score in own.items():
-            rest = [scores[pair] for scores in others if pair in scores]
-            if rest:
-                shared.append(score)
-                means.append(np.mean(rest))
-        rho = spearman(np.array(shared), np.array(means))
-        if len(shared) >= FEWEST_JUDGED and not np.isnan(rho):
+            other_scores = [scores[pair] for scores in others if pair in scores]
+            if other_scores:
+                own_scores.append(score)
+                means.append(np.mean(other_scores))
+        rho = spearman(np.array(own_scores), np.array(means))
+        if len(own_scores) >= FEWEST_JUDGED and not np.isnan(rho):
             correlations[rater] = 100 * rho
     return correlations
 
@@ -288,6 +311,7 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
     """
     scores, gold, keys, is_random = _scored(project, models, model)
     parts = {"all judged pairs": np.full(len(gold), True)}
+    # There must be both answers among the random pairs too.
     if is_random.sum() >= FEWEST_JUDGED and np.ptp(gold[is_random]):
         parts["drawn at random"] = is_random
     decisions = {}
@@ -299,7 +323,7 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
 def _scored(
     project: Project, models: ModelCache, model: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The model's score of each judged pair, its rating, its keys, and whether it was drawn at random.
+    """The model's score of each judged pair, (N,); its rating, (N,); its `sentence_keys`; and whether it is random.
 
     Raises InputError if fewer than ten pairs are judged, all have the same score, or the model
     cannot be used.
@@ -327,7 +351,7 @@ def _scored(
 
 @dataclass(frozen=True)
 class Training:
-    """``training.json``: the run, the sizes of its data, and the pairs that it was not trained on."""
+    """``training.json``: the run, its base, the sizes of its data, and the pairs that it was not trained on."""
 
     run: str
     base: str
@@ -340,7 +364,7 @@ class Training:
 class BeforeAfter:
     """Spearman ρ ×100 on the held-out pairs, or for a yes/no project average precision in percent.
 
-    ``difference`` is None if it is undefined.
+    ``difference`` is None if it is undefined. ``pairs`` is the number of held-out pairs.
     """
 
     before: Estimate
@@ -350,19 +374,19 @@ class BeforeAfter:
 
 
 def expected_margin(pairs: int) -> float:
-    """Half the 95% interval of a Spearman ρ of 80 (×100) on this number of pairs (Bonett and Wright 2000)."""
+    """Half the width of the 95% interval of a Spearman ρ ×100 of 80 on ``pairs`` pairs (Bonett and Wright 2000)."""
     rho = 0.8
     return 100 * 1.96 * (1 - rho**2) * ((1 + rho**2 / 2) / max(pairs - 3, 1)) ** 0.5
 
 
 def agreement_margin(pairs: int) -> float:
-    """Half the 95% interval of an agreement of 80% on this number of pairs, in points."""
+    """Half the width of the 95% interval of an agreement of 80% on ``pairs`` pairs, in points."""
     low, high, _ = wilson_interval(0.8 * pairs, pairs)
-    return 50 * (high - low)
+    return 100 * (high - low) / 2
 
 
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
-    """Divides rows into parts. InputError if there are too few, or too many of them share sentences."""
+    """Divides rows into the parts of `SHARES`. InputError if there are too few, or too many of them share sentences."""
     if len(rows) < FEWEST:
         raise InputError(f"{len(rows)} pairs are judged; training needs {FEWEST} at least")
     firsts, seconds, _ = zip(*rows, strict=True)
@@ -384,7 +408,10 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
 
 
 def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
-    """Splits the ratings, queues a run and saves its held-out pairs. InputError as `split`, or if the queue is full."""
+    """Splits the judged pairs, queues a run and saves ``training.json``.
+
+    InputError as `split`, or if the queue is full.
+    """
     rows = []
     for i, mean in joint_ratings(project).items():
         pair = project.pairs[i]
@@ -408,7 +435,7 @@ def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
 
 
 def last_training(project: Project) -> Training | None:
-    """The last run that was started from this project, None before the first."""
+    """The last training that was started from this project; None before the first."""
     try:
         return read_document(project.folder / TRAINING, Training)
     except FileNotFoundError:
@@ -423,6 +450,7 @@ def compare(training: Training, models: ModelCache, is_binary: bool = False) -> 
     keys = sentence_keys([firsts, seconds])
     base_scores = score_pairs(models, training.base, pairs)
     run_scores = score_pairs(models, ModelName.of_run(training.run), pairs)
+    # Average precision is undefined if all answers are equal.
     if is_binary and np.ptp(gold):
         matches_before = MatchScores(base_scores, gold == HIGHEST, keys)
         matches_after = MatchScores(run_scores, gold == HIGHEST, keys)
@@ -444,8 +472,12 @@ def export_csv(project: Project, file: Path) -> Path:
 
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """
+    target_column = "score"
     # The answers of a yes/no project have names, other scores are numbers.
-    names: dict[Any, str] = {HIGHEST: "yes", LOWEST: "no"} if project.info.is_binary else {}
+    names: dict[Any, str] = {}
+    if project.info.is_binary:
+        target_column = "label"
+        names = {HIGHEST: "yes", LOWEST: "no"}
     means = joint_ratings(project)
     agreed = project.agreed()
     by_rater = project.ratings()
@@ -457,7 +489,7 @@ def export_csv(project: Project, file: Path) -> Path:
         row: dict[str, Any] = {
             "sentence1": pair.first,
             "sentence2": pair.second,
-            "label" if names else "score": target,
+            target_column: target,
             "reason": pair.reason,
             "model": f"{pair.score:.4f}",
             "second_model": f"{pair.second_score:.4f}",
@@ -465,7 +497,9 @@ def export_csv(project: Project, file: Path) -> Path:
         }
         for rater in sorted(by_rater):
             score = by_rater[rater].get(i)
-            row[f"rater {rater}" if rater in row else rater] = names.get(score, score)
+            # A rater may be called like another column.
+            column = f"rater {rater}" if rater in row else rater
+            row[column] = names.get(score, score)
         rows.append(row)
     file.parent.mkdir(parents=True, exist_ok=True)
     return save_table(file, rows_to_columns(rows))

@@ -45,7 +45,7 @@ REASONS = {
 
 
 def says_yes_or_no(reading: TableReading) -> bool:
-    """Whether the pairs of a table are judged by yes and no, in words or numbers, or by two other labels."""
+    """Whether the pairs of a table are judged by yes and no, in words or numbers, or by at most two other labels."""
     target = reading.target
     if target is None or len(reading.sentences) != 2:
         return False
@@ -57,6 +57,8 @@ def says_yes_or_no(reading: TableReading) -> bool:
 
 @dataclass(frozen=True)
 class ProjectRequest:
+    """The settings of a new project."""
+
     name: str
     data: str
     # A bi-encoder, which can be trained later.
@@ -127,6 +129,7 @@ def pick(
     """
     count = min(count, len(first))
     third = count // 3
+    # The random pairs have the remainder of the division too.
     sample = random.permutation(len(first))[: count - 2 * third]
     reasons = dict.fromkeys(sample.tolist(), RANDOM)
     differences = np.abs(scipy.stats.rankdata(first) - scipy.stats.rankdata(second))
@@ -134,6 +137,7 @@ def pick(
         DISAGREE: np.argsort(-differences, kind="stable"),
         THRESHOLD: np.argsort(np.abs(first - threshold), kind="stable"),
     }
+    # A pair that was selected has the first of its reasons.
     for reason, order in orders.items():
         rest = [row for row in order.tolist() if row not in reasons]
         reasons |= dict.fromkeys(rest[:third], reason)
@@ -148,6 +152,10 @@ def _candidates(
     random: np.random.Generator,
     watch: Watch,
 ) -> list[tuple[str, str]]:
+    """The distinct pairs of a data set, a sample if there are too many.
+
+    InputError for triplets, or if there are fewer than three pairs.
+    """
     if data.kind == TRIPLETS:
         raise InputError(
             f"{data.name} holds triplets; give pairs of sentences, or single sentences"
@@ -184,6 +192,7 @@ def _pairs_of_sentences(
         return []
     vectors = models.get(model, VectorModel).encode(distinct, should_stop=watch.should_stop)
     cosines = vectors @ vectors.T
+    # Below every cosine, as a sentence is not its own neighbour.
     np.fill_diagonal(cosines, -2)
     nearest = np.argsort(-cosines, axis=1)[:, :NEIGHBOURS]
     pairs = []
@@ -193,6 +202,7 @@ def _pairs_of_sentences(
         pairs.append(random.choice(len(distinct), 2, replace=False).tolist())
     # A pair may have been drawn twice, in any order.
     unique = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
+    # Of only two sentences, each has itself as its second neighbour.
     return [(distinct[i], distinct[j]) for i, j in unique if i != j]
 
 

@@ -196,5 +196,5 @@ def _scored(
         )
     pairs = load_scored_pairs(data, home)
     result = evaluate_one(model, pairs, models, watch)
-    result, pairs = result.measured(pairs)
+    result, pairs = result.without_unscored(pairs)
     return encoder, pairs, result.scores_by("cosine")

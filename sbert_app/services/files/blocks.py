@@ -21,7 +21,7 @@ from training.errors import InputError, first_line
 BLOCK_ROWS = 65_536
 PART = "part-{:05d}-"
 ID = "row_id"
-# The ids of the rows of file n begin at n times this number.
+# The id of row r of file n is n times this number, plus r. Rows count from 1, files from 0.
 FILE_ROWS = 10**12
 
 
@@ -31,10 +31,11 @@ class ShardJob:
 
     Attributes:
         kind: score or encode.
+        output: the folder of the parts, a path or a URL.
         columns: the two (or three) columns of pairs, or the column of sentences; by default they
             are inferred for each file.
         encoding: the encoding of text files; None detects it.
-        keep_unknown: whether sentences of unknown tokens only are scored too.
+        keep_unknown: whether pairs are scored although the model knows no token of a sentence.
     """
 
     kind: str
@@ -53,7 +54,7 @@ class ShardJob:
     keep_unknown: bool = False
 
     def description(self, files: list[str]) -> dict[str, Any]:
-        """The settings that determine the results, which have to be equal when a job is resumed."""
+        """The input and the settings that determine the results. They must be equal when a job is resumed."""
         settings = asdict(self)
         for name in ("output", "home", "offline", "device"):
             del settings[name]
@@ -62,7 +63,7 @@ class ShardJob:
 
 @dataclass(frozen=True)
 class BlockTable(OpenedTable):
-    """The rows of a block, which can be read only once, in the batches of the file's reader."""
+    """The rows of a block, in the batches in which the file was read. They can be read only once."""
 
     schema: Sequence[Any]
     rows: Iterable[RowBatch]
@@ -84,7 +85,7 @@ class Block:
 
     Attributes:
         part: the name of the part that the block becomes.
-        picked: the columns of pairs, or the column of sentences.
+        columns: the columns of pairs, or the column of sentences.
         table: the rows; None for an error, and for a block that has been computed.
         row_estimate: the number of rows of the whole file.
         done: the number of rows that have been computed.
@@ -93,7 +94,7 @@ class Block:
     job: ShardJob
     file: str
     part: str = ""
-    picked: PairColumns | str = ""
+    columns: PairColumns | str = ""
     table: BlockTable | None = None
     row_estimate: int = 0
     done: int = 0
@@ -107,10 +108,11 @@ def read_blocks(
     finished: Collection[str],
     collect: Callable[[Iterator[RowBatch]], Iterable[RowBatch]] = iter,
 ) -> Iterator[Block]:
-    """Yields the blocks of a file whose parts are not finished, in order, and finally its error if there is one.
+    """Yields the blocks of a file in order, except those whose part is in ``finished``.
 
-    The rows of a block have to be used before the next block, unless ``collect=list`` reads them at
-    once.
+    ``number`` is the position of the file among the files of the job. If reading fails, a last
+    block has the error. The rows of a block have to be used before the next block, unless
+    ``collect=list`` reads them at once.
     """
     # It takes time to import, and the command line imports this module.
     import pyarrow as pa
@@ -119,28 +121,31 @@ def read_blocks(
         with _local_copy(file) as path:
             table = open_table(path, job.encoding)
             reading = table.reading.with_columns(job.columns)
-            picked: PairColumns | str
+            columns: PairColumns | str
             if job.kind == "encode":
-                picked = reading.sentence()
+                columns = reading.sentence()
             else:
-                picked = reading.pair()
-            columns = table.columns
+                columns = reading.pair()
+            names = table.columns
             schema = table.fields()
-            first_id = None
-            if not {ID, "id"}.intersection(columns):
-                columns = (*columns, ID)
+            id_offset = None
+            # Rows that have ids keep them.
+            if not {ID, "id"}.intersection(names):
+                names = (*names, ID)
                 schema = [*schema, pa.field(ID, pa.int64())]
-                first_id = number * FILE_ROWS
+                id_offset = number * FILE_ROWS
             estimate = table.row_estimate
 
-            def block_of(batch: RowBatch) -> int:
+            def block_number(batch: RowBatch) -> int:
+                # Rows count from 1, blocks from 0.
                 return (batch.first_row - 1) // job.block_rows
 
-            for at, rows in groupby(_cut(table, job.block_rows, first_id), key=block_of):
+            batches = _cut(table, job.block_rows, id_offset)
+            for at, rows in groupby(batches, key=block_number):
                 part = f"{PART.format(number)}{at:05d}.parquet"
                 if part not in finished:
-                    block = BlockTable(Path(file), columns, estimate, (), schema, collect(rows))
-                    yield Block(job, file, part, picked, block, estimate)
+                    block = BlockTable(Path(file), names, estimate, (), schema, collect(rows))
+                    yield Block(job, file, part, columns, block, estimate)
     except InputError as error:
         yield Block(job, file, error=str(error))
 
@@ -150,26 +155,25 @@ def parts_of(number: int, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(PART.format(number))]
 
 
-def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[RowBatch]:
-    """Yields the rows in batches that lie within a block, with a column of ids unless ``first_id`` is None."""
-    import pyarrow as pa
-
+def _cut(table: OpenedTable, block_rows: int, id_offset: int | None) -> Iterator[RowBatch]:
+    """Yields the rows in batches that lie within a block, with a column of ids unless ``id_offset`` is None."""
     for batch in table.batches():
-        if first_id is not None:
-            start = first_id + batch.first_row
-            ids = list(range(start, start + len(batch)))
-            arrow = batch.arrow and batch.arrow.append_column(ID, pa.array(ids, pa.int64()))
+        if id_offset is not None:
+            first_id = id_offset + batch.first_row
+            ids = list(range(first_id, first_id + len(batch)))
+            # Only the batches of a Parquet file have Arrow arrays.
+            arrow = batch.arrow and batch.arrow.append_column(ID, ids)
             batch = replace(batch, rows={**batch.rows, ID: ids}, arrow=arrow)
         start = 0
         while start < len(batch):
-            rows_before = (batch.first_row + start - 1) % block_rows
-            stop = min(len(batch), start + block_rows - rows_before)
+            position_in_block = (batch.first_row - 1 + start) % block_rows
+            stop = min(len(batch), start + block_rows - position_in_block)
             yield batch.part(start, stop)
             start = stop
 
 
 def find_files(source: str) -> list[str]:
-    """The files that a path, a folder, a glob or a URL of any of these names, sorted by name.
+    """Lists the files of ``source``: a path, a folder, a glob, or a URL of one of these. Sorted by name.
 
     The files of a folder are the tables in it and its subfolders, except names that begin with . or
     _. InputError if there is none.
@@ -181,6 +185,7 @@ def find_files(source: str) -> list[str]:
             hidden = {path for path in paths if re.search(r"/[._]", path.removeprefix(name))}
         else:
             paths = [path for path in files.glob(name) if not files.isdir(path)]
+            # A file that is named itself may begin with . or _.
             hidden = {path for path in paths if path != name and re.search(r"/[._][^/]*$", path)}
     except (OSError, ValueError) as error:
         raise InputError(f"{source} cannot be listed: {first_line(error)}") from error
@@ -196,7 +201,7 @@ def find_files(source: str) -> list[str]:
 
 @contextmanager
 def _local_copy(file: str) -> Iterator[Path]:
-    """The path of a file in the block; a remote file is downloaded."""
+    """Yields the path of a file on this machine. A remote file is downloaded, and removed afterwards."""
     files, name, is_local = filesystem(file)
     if is_local:
         yield Path(name)
@@ -211,7 +216,7 @@ def _local_copy(file: str) -> Iterator[Path]:
 
 
 def filesystem(url: str) -> tuple[Any, str, bool]:
-    """The fsspec file system of a path or URL, the name in it, and whether it is on this machine.
+    """The fsspec file system of a path or URL, the file's name in it, and whether it is on this machine.
 
     InputError if no package that is installed can open it.
     """

@@ -36,12 +36,12 @@ LANGUAGE_TEXTS = 1_000
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, and the numbers of its rows in the file.
+    """A fault, in words, and the numbers of the rows that have it.
 
     Attributes:
-        rows: the numbers; [] for a fault of the whole data set.
+        rows: the numbers in the file; [] for a fault of the whole data set.
         is_left_out: whether `clean` leaves these rows out.
-        noun: the name of a row.
+        noun: the word for a row.
     """
 
     what: str
@@ -67,7 +67,7 @@ def examine(
     """The faults of a data set.
 
     Args:
-        model: the model whose unknown and cut texts are faults; None leaves both out.
+        model: finds texts that it does not know or would cut; None to look for neither.
         others: evaluation data by name, whose rows should not be in the data.
     """
     rows = folded_rows(data)
@@ -91,6 +91,7 @@ def examine(
         if places:
             findings.append(Finding(what, [data.rows[at] for at in sorted(places)], noun=noun))
     without_letters = {text for text in texts if not any(map(str.isalnum, text))}
+    # The texts of faults whose rows can be used all the same.
     remarks = {
         "text without a letter or digit": without_letters,
         "tags or entities": set(filter(MARKUP.search, texts)),
@@ -102,30 +103,30 @@ def examine(
             remarks[what] = {texts[at] for at in cut}
         if language := language_of(texts[:LANGUAGE_TEXTS], model):
             what = f"the texts look like {language}; {model.name} was trained on English"
-            findings.append(Finding(what, [], False))
+            findings.append(Finding(what, [], is_left_out=False))
     for what, cells in remarks.items():
         if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
-            findings.append(Finding(what, numbers, False, noun))
+            findings.append(Finding(what, numbers, is_left_out=False, noun=noun))
     if data.kind == LABELLED and data.labels:
         label, count = Counter(data.labels).most_common(1)[0]
         if count >= IMBALANCE * len(data):
             what = f"{count:,} of {len(data):,} labels are {data.label_names[label]}"
-            findings.append(Finding(what, [], False))
+            findings.append(Finding(what, [], is_left_out=False))
     return findings
 
 
 def language_of(texts: list[str], model: Model) -> str:
-    """The language of texts if it is not one that the model was trained on; "" otherwise, or if it is unknown."""
+    """The language of texts, if the model was not trained on it; "" if it was, or if the language is unknown."""
     # The vocabulary of some models, such as endpoints, is not known.
     if not texts or not model.vocabulary_size:
         return ""
-    # A special token stands at each end.
+    # The special tokens at both ends of each text are counted too.
     subwords = model.read_tokens(texts)[0] - 2 * len(texts)
     return other_language(" ".join(texts), subwords, model.vocabulary_size)
 
 
 def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[int]]:
-    """The places of rows that contradict or repeat another row, or have the same sentence twice."""
+    """The positions of rows that contradict or repeat another row, or have the same sentence twice, by fault."""
     is_ordered = data.kind == TRIPLETS or data.label_names == NLI_LABELS
     places: dict[Collection[str], list[int]] = defaultdict(list)
     same_twice = []
@@ -138,6 +139,7 @@ def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[i
     conflicts = []
     repeated = []
     for same in places.values():
+        # Without targets there is nothing to contradict.
         values = [targets[at] for at in same] if targets else [0]
         if max(values) - min(values) > most_apart:
             conflicts += same
@@ -173,6 +175,6 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
 
 
 def _rows_with(data: Dataset, texts: set[str]) -> list[int]:
-    """The places of rows that have one of these texts."""
+    """The positions of rows that have one of these texts."""
     rows = zip(*data.columns, strict=True)
     return [at for at, row in enumerate(rows) if not texts.isdisjoint(row)]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.writers import PARQUET, VECTORS, open_writers
+from sbert_app.services.files.writers import NO_INPUT, PARQUET, VECTORS, open_writers
 from training.data.tables.cells import as_text
 from training.data.tables.columns import free_name
 from training.data.tables.rows import OpenedTable, RowBatch
@@ -32,7 +32,7 @@ class EncodeSummary:
     Attributes:
         missing_text: the number of rows without text.
         truncated: the number of rows whose end the model has not read.
-        unknown: the number of rows of unknown tokens only.
+        unknown: the number of rows without a token that the model knows.
         not_finite: the number of rows with NaN or infinite numbers in their vectors.
     """
 
@@ -74,13 +74,14 @@ def encode_file(
 ) -> EncodeSummary:
     """Encodes one column of a table into ``output``, a .npy or .parquet file.
 
-    With ``all_columns``, which only a .parquet file can hold, the other columns are written too.
-    InputError if the table breaks off, or the output cannot be written, which leaves nothing
-    behind.
+    ``normalize`` is passed to `VectorModel.encode_stream`. With ``all_columns``, which only a
+    .parquet file can hold, the other columns are written too. InputError, which leaves no output
+    behind, if the table breaks off or the output cannot be written.
     """
     report = ReadReport()
     missing = 0
     unknown = 0
+    # The batches whose texts the encoder has taken, and whose vectors are not computed yet.
     waiting: deque[RowBatch] = deque()
 
     def texts() -> Iterator[str]:
@@ -93,7 +94,7 @@ def encode_file(
     def on_progress(done: int, _: int | None) -> None:
         watch.report(done, None, max(done, table.row_estimate))
 
-    name = free_name("embedding", table.columns if all_columns else [column])
+    vector_column = free_name("embedding", table.columns if all_columns else [column])
     fields: list[Any] = []
     added: dict[str, str | int] = {}
     formats = VECTORS
@@ -102,7 +103,7 @@ def encode_file(
         formats = PARQUET
     else:
         added[column] = "string"
-    added[name] = encoder.dimension
+    added[vector_column] = encoder.dimension
     with open_writers([output], table.path, fields, added, formats) as [writer]:
         for vectors in encoder.encode_stream(
             texts(),
@@ -112,22 +113,23 @@ def encode_file(
             report=report,
         ):
             start = 0
-            for rows in _first(waiting, len(vectors)):
-                own = vectors[start : start + len(rows)]
-                sentences = list(map(as_text, rows.rows[column]))
+            for batch in _take(waiting, len(vectors)):
+                # The vectors of the batch, (rows, D).
+                embeddings = vectors[start : start + len(batch)]
+                sentences = list(map(as_text, batch.rows[column]))
                 absent = [row for row, text in enumerate(sentences) if text is None]
                 unknown += sum(encoder.is_unknown([text or "" for text in sentences]))
-                own[absent] = np.nan
-                own[~is_finite(own)] = np.nan
+                embeddings[absent] = np.nan
+                embeddings[~is_finite(embeddings)] = np.nan
                 if all_columns:
-                    writer.write(rows, {name: own})
+                    writer.write(batch, {vector_column: embeddings})
                 else:
                     # A lone surrogate cannot be written.
                     valid = []
                     for text in sentences:
                         valid.append(text and text.encode("utf-8", "replace").decode())
-                    writer.write(RowBatch(1, {}), {column: valid, name: own})
-                start += len(rows)
+                    writer.write(NO_INPUT, {column: valid, vector_column: embeddings})
+                start += len(batch)
                 missing += len(absent)
     return EncodeSummary(
         input=str(table.path),
@@ -146,14 +148,15 @@ def encode_file(
     )
 
 
-def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
-    """Takes this number of rows out of the queue, and yields them in batches."""
-    while rows:
+def _take(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
+    """Takes the first ``rows`` rows out of the queue, and yields them in batches."""
+    remaining = rows
+    while remaining:
         batch = waiting.popleft()
-        if len(batch) > rows:
-            waiting.appendleft(batch.part(rows, len(batch)))
-            batch = batch.part(0, rows)
-        rows -= len(batch)
+        if len(batch) > remaining:
+            waiting.appendleft(batch.part(remaining, len(batch)))
+            batch = batch.part(0, remaining)
+        remaining -= len(batch)
         yield batch
 
 
@@ -164,5 +167,7 @@ def open_sentences(
 
     InputError if the file cannot be used, or has no such column.
     """
+    # A .txt file has a sentence on each line, unless a column is named.
     table = open_table(source, encoding, sheet, lines=column is None)
-    return table, table.reading.with_columns([column] if column else []).sentence()
+    reading = table.reading.with_columns([column] if column else [])
+    return table, reading.sentence()

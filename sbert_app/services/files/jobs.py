@@ -67,8 +67,8 @@ class ScoreRequest:
     cross_encoder: str | None = None
     formats: tuple[str, ...] = (".csv", ".parquet")
     criteria: tuple[str, ...] = CRITERIA
-    # The scale of the scores or the values of the labels, such as 1-7 or yes:1,no:0; "" to find
-    # out.
+    # The scale of the scores or the values of the labels, such as 1-7 or yes:1,no:0; "" to infer
+    # them from the column.
     read_as: str = ""
     keep_unknown: bool = False
 
@@ -81,7 +81,8 @@ class ScoreJob(BaseModel):
     """A job as it is now: its record, ``job.json``.
 
     ``source`` is the name of its file. ``reason`` says in one sentence why it failed, and
-    ``details`` where a model was not found. ``summary`` is set when the job has ended.
+    ``details`` are the sources in which a model was looked for. ``summary`` is set when the job has
+    ended.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
@@ -130,19 +131,25 @@ class ScoreJobs:
         self._of_visitors = Quota(MOST_OF_ONE)
         self._starting = threading.Lock()
         self._is_closing = False
-        # The id of the copy of the job that ships.
+        # The id of the job that `adopt` returns; "" before its first call.
         self._adopted = ""
 
     def close(self) -> None:
-        """Interrupts all jobs before the process ends, and waits until they have left no incomplete file."""
+        """Interrupts all jobs before the process ends, and waits until their incomplete files are removed."""
         self._is_closing = True
         self._tasks.close()
 
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
         """Creates a job with a copy of a file. Raises InputError if it cannot be copied."""
         folder = self._records.folder / token_hex(8)
-        job = ScoreJob(id=folder.name, source=path.name, created=time.time(), folder=folder)
-        job = job.but(encoding=encoding, sheet=sheet)
+        job = ScoreJob(
+            id=folder.name,
+            source=path.name,
+            created=time.time(),
+            encoding=encoding,
+            sheet=sheet,
+            folder=folder,
+        )
         try:
             keep_copy(path, job.path)
             self._records.put(job.id, job)
@@ -152,8 +159,13 @@ class ScoreJobs:
         return job
 
     def adopt(self, scored: Path, source: Path) -> ScoreJob:
-        """The copy of a job that ships, ``scored``, and its file, which all visitors read. InputError if it fails."""
+        """Returns the example that ships with the app, as a job that all visitors share.
+
+        The job is made once of the folder ``scored``, which has a record and results, and the file
+        ``source``. Raises InputError if they cannot be copied.
+        """
         with self._starting:
+            # The job does not exist before the first call, and is removed after a day.
             with suppress(InputError):
                 return self._record(self._adopted)
             job = self._copy(scored, source)
@@ -161,6 +173,7 @@ class ScoreJobs:
             return job
 
     def _copy(self, scored: Path, source: Path) -> ScoreJob:
+        """A new job with the file ``source``, and the record and results of the folder ``scored``."""
         job = self.open(source)
         try:
             ignore = shutil.ignore_patterns("input")
@@ -168,6 +181,7 @@ class ScoreJobs:
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
+        # The record that was copied has the id and the time of the other job.
         self._records.put(job.id, self._record(job.id).but(id=job.id, created=job.created))
         return self._record(job.id)
 
@@ -239,10 +253,10 @@ class ScoreJobs:
         return None
 
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
-        """Yields the progress while the job is at work, and then the summary. Closing it does not stop the job.
+        """Yields the progress while the job is at work, and then the summary.
 
-        InputError if the job does not exist or has failed. StoppedError if it was stopped before
-        the first row.
+        Closing this iterator does not stop the job. InputError if the job does not exist or has
+        failed. StoppedError if it was stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
@@ -280,12 +294,12 @@ class ScoreJobs:
             job = self._copy(job.folder, job.path)
         table = open_table(job.path, job.encoding, job.sheet)
         endings = [ending for ending in scored if ending != ".parquet"]
-        own = endings[0] if endings else ".csv"
+        ending = endings[0] if endings else ".csv"
         stem = str(job.folder / Path(job.source).stem)
         outputs = MatchOutputs(
-            [Path(f"{stem}-matches{own}"), Path(f"{stem}-matches.parquet")],
-            groups=Path(f"{stem}-groups{own}"),
-            deduplicated=Path(f"{stem}-deduplicated{own}"),
+            [Path(f"{stem}-matches{ending}"), Path(f"{stem}-matches.parquet")],
+            groups=Path(f"{stem}-groups{ending}"),
+            deduplicated=Path(f"{stem}-deduplicated{ending}"),
             layout=Layout.of(table),
         )
         return apply_threshold(
@@ -306,6 +320,7 @@ class ScoreJobs:
 
     def _record(self, job_id: str) -> ScoreJob:
         """The record on disk. InputError if there is none of this id, or it is damaged."""
+        # A text that is not an id must not name a folder elsewhere. No job has the id "none".
         folder = self._records.folder / (job_id if is_id(str(job_id)) else "none")
         try:
             job = read_document(folder / "job.json", ScoreJob).but(folder=folder)
@@ -314,6 +329,7 @@ class ScoreJobs:
                 "this file is no longer kept: jobs are removed after a day. Upload it again."
             ) from None
         if job.summary is not None:
+            # The record may name the folder that the job was copied from.
             names = [Path(output).name for output in job.summary.outputs]
             job.summary.outputs = [str(folder / name) for name in names]
         return job
@@ -332,20 +348,25 @@ class ScoreJobs:
             state = State.FINISHED if summary.stopped_at is None else State.STOPPED
             self._save(job.but(state=state, summary=summary))
         except Exception as error:
-            ended = job.but(state=State.FAILED, reason=FAULT)
+            outcome = job.but(state=State.FAILED, reason=FAULT)
             if isinstance(error, StoppedError):
-                ended = job.but(state=State.STOPPED)
+                outcome = job.but(state=State.STOPPED)
             elif isinstance(error, UserFacingError):
-                ended = ended.but(reason=summary_of(error), details=getattr(error, "details", ()))
+                outcome = outcome.but(
+                    reason=summary_of(error), details=getattr(error, "details", ())
+                )
+            # The errors of a job that was deleted while it ran need not be logged.
             elif job.folder.is_dir():
                 log.exception("%s could not be scored", job.source)
-            # The disk may be full.
+            # If the disk is full, the record stays as it is, and the job counts as interrupted.
             with suppress(InputError):
-                self._save(ended)
+                self._save(outcome)
         finally:
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
+        """Waits for a place, loads the models and scores the file."""
+
         def load(loading: Watch) -> tuple[VectorModel, PairModel | None]:
             encoder = self._models.get(request.model, VectorModel, request.pooling)
             if request.cross_encoder:
@@ -360,14 +381,13 @@ class ScoreJobs:
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
             scoring = watch.stage("Scoring")
-            columns = request.columns
             scale, labels = parse_reading(request.read_as)
             return score_file(
                 request.source,
                 outputs,
                 encoder,
                 cross_encoder,
-                columns,
+                request.columns,
                 scoring,
                 request.criteria,
                 scale=scale,

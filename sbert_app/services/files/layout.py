@@ -17,7 +17,8 @@ from training.data.tables.rows import OpenedTable
 from training.data.tables.text import TextTable
 from training.data.tables.workbook import WorkbookTable
 
-# Text in any other encoding comes from a program that needs the mark to read UTF-8.
+# The encodings of files whose programs read UTF-8 without a byte order mark. A program that writes
+# another encoding is likely to need the mark.
 WITHOUT_MARK = ("ascii", "utf-8")
 
 
@@ -31,9 +32,10 @@ class Layout:
 
     @classmethod
     def of(cls, table: OpenedTable) -> Layout:
-        """The layout of a text file; the usual one for other formats."""
+        """The layout of a text file, or the default for other formats."""
         needs_mark = isinstance(table, TextTable) and table.text.encoding not in WITHOUT_MARK
         encoding = "utf-8-sig" if needs_mark else "utf-8"
+        # A table of one column, or with a delimiter of several characters, becomes an ordinary CSV.
         if not isinstance(table, DelimitedTable) or table.delimiter not in DELIMITERS:
             return cls(encoding=encoding)
         decimal = "."

@@ -17,7 +17,7 @@ import scipy  # loads its submodules on first use
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.layout import USUAL, Layout
 from sbert_app.services.files.report import ScoreSummary
-from sbert_app.services.files.writers import open_writers
+from sbert_app.services.files.writers import NO_INPUT, open_writers
 from training.data.gold import GoldColumn
 from training.data.tables.cells import as_text, parse_number
 from training.data.tables.columns import PairColumns, free_name
@@ -29,8 +29,8 @@ from training.evaluation.thresholds import FIXED, Criterion
 # The number of groups in the summary, and of sentences of each.
 EXAMPLES = 10
 EXAMPLE_SENTENCES = 5
-# The number of matching rows among which false ones are listed.
-LOOKED_AT = 2_000
+# False matches are listed if they are among this number of first matches.
+FIRST_MATCHES = 2_000
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class MatchOutputs:
     matched: Sequence[Path] = ()
     # The sentences of every group of at least two: group, size, sentence.
     groups: Path | None = None
-    # One sentence of each group, and all others: the columns of its row, then sentence, row, group,
-    # stands_for.
+    # The first sentence of each group, and all sentences without duplicates: the columns of the
+    # sentence's row, then sentence, row, group, and stands_for, the size of the group.
     deduplicated: Path | None = None
     layout: Layout = USUAL
 
 
 @dataclass(frozen=True)
 class DuplicateGroup:
-    """The size of a group, and the first of its sentences."""
+    """The size of a group, and its first sentences."""
 
     size: int
     sentences: tuple[str, ...]
@@ -67,8 +67,8 @@ class MatchSummary:
         groups: the number of groups of at least two sentences.
         remaining: the number of sentences without the duplicates.
         false: the number of matching rows that should not match by their gold score or label; None
-            without gold scores or labels that say it.
-        false_pairs: the row and the sentences of the first of these rows.
+            if the file does not say which rows should match.
+        false_pairs: the row number and the sentences of some of the first of these rows.
     """
 
     threshold: float
@@ -118,16 +118,17 @@ def apply_threshold(
 ) -> MatchSummary:
     """Writes the outputs for a file of `score_file`. Rows match if the column ``score`` is at least the threshold.
 
-    ``gold`` is the reading of its gold column, which shows the false matches; None to find out.
+    ``gold`` is the reading of the gold column, which shows the false matches; None to infer it.
     InputError if an output cannot be written.
     """
     sentences = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
     column = free_name("match", table.columns)
     gold = gold or GoldColumn.in_table(table, columns)
-    keys = [np.empty((0, 2), dtype=np.uint64)]
-    together = [np.empty(0, dtype=bool)]
-    values = [np.empty(0)]
+    # The parts of arrays, one for each batch. The first part is empty, for a file without rows.
+    hash_parts = [np.empty((0, 2), dtype=np.uint64)]
+    match_parts = [np.empty(0, dtype=bool)]
+    gold_parts = [np.empty(0)]
     pairs = 0
     first_matches: list[tuple[int, str, str]] = []
     fields = table.fields()
@@ -135,31 +136,34 @@ def apply_threshold(
     with open_writers(outputs.matched, scored, fields, added, layout=outputs.layout) as writers:
         for batch in table.batches():
             watch.check()
-            match = []
+            # None for a row without a score.
+            matches = []
             for value in map(parse_number, batch.rows[score]):
-                match.append(None if value is None else value >= threshold)
-            pairs += len(match) - match.count(None)
+                matches.append(None if value is None else value >= threshold)
+            pairs += len(matches) - matches.count(None)
             for writer in writers:
-                writer.write(batch, {column: match})
+                writer.write(batch, {column: matches})
             firsts = list(map(as_text, batch.rows[columns.sentence1]))
             seconds = list(map(as_text, batch.rows[columns.sentence2]))
-            keys.append(np.stack([_hashes(firsts), _hashes(seconds)], axis=1))
-            together.append(np.array(match, dtype=bool))
+            hash_parts.append(np.stack([_hashes(firsts), _hashes(seconds)], axis=1))
+            match_parts.append(np.array(matches, dtype=bool))
             if gold is not None:
-                values.append(gold.read(batch.rows[gold.name])[0])
-                rows = np.flatnonzero(together[-1])[: LOOKED_AT - len(first_matches)].tolist()
-                for row in rows:
+                gold_values, _ = gold.read(batch.rows[gold.name])
+                gold_parts.append(gold_values)
+                missing = FIRST_MATCHES - len(first_matches)
+                for row in np.flatnonzero(match_parts[-1])[:missing].tolist():
                     number = batch.first_row + row
                     first_matches.append((number, firsts[row] or "", seconds[row] or ""))
-    is_match = np.concatenate(together)
-    graph = _Graph(np.concatenate(keys), is_match)
+    is_match = np.concatenate(match_parts)
+    graph = _Graph(np.concatenate(hash_parts), is_match)
     largest = _write_lists(table, sentences, graph, outputs, watch)
     false = None
     false_pairs = []
-    wrong = None if gold is None else _false_matches(gold, np.concatenate(values), is_match)
-    if wrong is not None:
-        false = int(wrong.sum())
-        false_pairs = [pair for pair in first_matches if wrong[pair[0] - 1]]
+    is_false = None if gold is None else _false_matches(gold, np.concatenate(gold_parts), is_match)
+    if is_false is not None:
+        false = int(is_false.sum())
+        # Row numbers count from 1.
+        false_pairs = [pair for pair in first_matches if is_false[pair[0] - 1]]
     paths = (*outputs.matched, outputs.groups, outputs.deduplicated)
     return MatchSummary(
         threshold=threshold,
@@ -178,31 +182,39 @@ def apply_threshold(
 
 
 def _false_matches(gold: GoldColumn, values: np.ndarray, is_match: np.ndarray) -> np.ndarray | None:
-    """The matching rows that should not match by their gold values, bool (rows,); None if these do not say it."""
+    """The matching rows that should not match, bool (rows,); None if the gold values do not say which rows should.
+
+    ``values`` are the gold values (rows,), NaN for none.
+    """
     has_gold = ~np.isnan(values)
     gold_matches = gold.matches(values[has_gold])
     if gold_matches is None:
         return None
-    wrong = np.zeros(len(values), dtype=bool)
-    wrong[has_gold] = ~gold_matches[0]
-    return wrong & is_match
+    should_match, _ = gold_matches
+    is_negative = np.zeros(len(values), dtype=bool)
+    is_negative[has_gold] = ~should_match
+    return is_negative & is_match
 
 
 class _Graph:
     """The distinct sentences of a file and their groups.
 
-    ``first`` is the place of each sentence's first occurrence, and ``group_of`` its group.
-    ``sizes`` are the numbers of sentences of the groups, and ``places`` the places of their first
-    sentences. Groups are ordered by size, then by place.
+    A place is a cell of the two columns of sentences: 2 · row + side, where rows count from 0 and
+    the side is 0 or 1. ``first`` is the place of each sentence's first occurrence, and ``group_of``
+    its group. ``sizes`` are the numbers of sentences of the groups, and ``places`` the places of
+    their first sentences. Groups are ordered by size, then by place.
     """
 
-    def __init__(self, keys: np.ndarray, together: np.ndarray) -> None:
-        """``keys``: uint64 (rows, 2), the hash of each sentence, 0 for none; ``together``: bool (rows,)."""
-        places = np.flatnonzero(keys.ravel())
-        _, first, inverse = np.unique(keys.ravel()[places], return_index=True, return_inverse=True)
-        number = np.full(keys.size, -1, dtype=np.int64)
+    def __init__(self, hashes: np.ndarray, is_match: np.ndarray) -> None:
+        """``hashes``: uint64 (rows, 2), the hash of each sentence, 0 for none; ``is_match``: bool (rows,)."""
+        by_place = hashes.ravel()
+        places = np.flatnonzero(by_place)
+        _, first, inverse = np.unique(by_place[places], return_index=True, return_inverse=True)
+        # The number of the distinct sentence at each place, -1 for none.
+        number = np.full(len(by_place), -1, dtype=np.int64)
         number[places] = inverse
-        links = number.reshape(-1, 2)[together]
+        # (matches, 2). A row that matches has a score, and so both sentences.
+        links = number.reshape(-1, 2)[is_match]
         count = len(first)
         groups = 0
         group_of: np.ndarray = np.empty(0, dtype=np.int64)
@@ -213,9 +225,12 @@ class _Graph:
             groups, group_of = scipy.sparse.csgraph.connected_components(matrix, directed=False)
         self.first = places[first]
         sizes = np.bincount(group_of, minlength=groups)
-        first_places = np.full(groups, keys.size, dtype=np.int64)
+        # The least place of the sentences of each group.
+        first_places = np.full(groups, len(by_place), dtype=np.int64)
         np.minimum.at(first_places, group_of, self.first)
+        # lexsort takes the most important key last.
         order = np.lexsort((first_places, -sizes))
+        # The groups get new numbers in this order.
         rank = np.empty(groups, dtype=np.int64)
         rank[order] = np.arange(groups)
         self.group_of = rank[group_of]
@@ -242,7 +257,11 @@ def _write_lists(
     outputs: MatchOutputs,
     watch: Watch,
 ) -> list[DuplicateGroup]:
-    """Writes the groups and the sentences without duplicates. Returns the largest groups."""
+    """Writes the groups and the sentences without duplicates. Returns the largest groups.
+
+    In the files the groups count from 1. A sentence without duplicates has no group there.
+    """
+    # The sentences of groups of at least two: group, place, text.
     members = []
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
     added = {
@@ -255,12 +274,15 @@ def _write_lists(
     groups = [outputs.groups] if outputs.groups else []
     deduplicated = [outputs.deduplicated] if outputs.deduplicated else []
     with (
-        open_writers(groups, table.path, [], columns, layout=layout) as of_groups,
-        open_writers(deduplicated, table.path, table.fields(), added, layout=layout) as of_singles,
+        open_writers(groups, table.path, [], columns, layout=layout) as group_writers,
+        open_writers(
+            deduplicated, table.path, table.fields(), added, layout=layout
+        ) as deduplicated_writers,
     ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
+            # The rows of the deduplicated file: their positions in the batch, and the new cells.
             positions = []
-            singles = []
+            rows: list[tuple[str, int, int | None, int]] = []
             for place, group, text in occurrences:
                 size = int(graph.sizes[group])
                 if size > 1:
@@ -268,19 +290,19 @@ def _write_lists(
                 if graph.places[group] == place:
                     row = place // 2 + 1
                     positions.append(row - batch.first_row)
-                    singles.append((text, row, group + 1 if size > 1 else None, size))
-            if singles:
-                cells = map(list, zip(*singles, strict=True))
-                single_columns = dict(zip(added, cells, strict=True))
-                for writer in of_singles:
-                    writer.write(batch.at(positions), single_columns)
+                    rows.append((text, row, group + 1 if size > 1 else None, size))
+            if rows:
+                cells = map(list, zip(*rows, strict=True))
+                new_columns = dict(zip(added, cells, strict=True))
+                for writer in deduplicated_writers:
+                    writer.write(batch.at(positions), new_columns)
         members.sort()
         if members:
-            rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
-            cells = map(list, zip(*rows, strict=True))
+            lines = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
+            cells = map(list, zip(*lines, strict=True))
             group_columns = dict(zip(columns, cells, strict=True))
-            for writer in of_groups:
-                writer.write(RowBatch(1, {}), group_columns)
+            for writer in group_writers:
+                writer.write(NO_INPUT, group_columns)
     largest = []
     for group in range(min(EXAMPLES, int((graph.sizes > 1).sum()))):
         texts = [text for number, _, text in members if number == group]
@@ -291,15 +313,17 @@ def _write_lists(
 def _first_occurrences(
     table: OpenedTable, sentences: tuple[str, str], graph: _Graph, watch: Watch
 ) -> Iterator[tuple[RowBatch, list[tuple[int, int, str]]]]:
-    """Yields each batch, and place, group and text of the distinct sentences in it; a row has two places."""
+    """Yields each batch with the place, group and text of each sentence that occurs in it for the first time."""
     order = np.argsort(graph.first)
     places = graph.first[order]
     groups = graph.group_of[order]
     for batch in table.batches():
         watch.check()
         start = batch.first_row - 1
-        here = slice(*np.searchsorted(places, (2 * start, 2 * (start + len(batch)))))
-        numbered = zip(places[here].tolist(), groups[here].tolist(), strict=True)
+        stop = start + len(batch)
+        # Two places for each row.
+        low, high = np.searchsorted(places, (2 * start, 2 * stop))
+        numbered = zip(places[low:high].tolist(), groups[low:high].tolist(), strict=True)
         occurrences = []
         for place, group in numbered:
             row, side = divmod(place, 2)

@@ -9,6 +9,7 @@ disagree most are known only at the end.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -35,7 +36,8 @@ WORST = 20
 FINE_BINS = 200
 # A threshold is measured on at most this many rows. With more it is slower, but not more certain.
 DECIDED = 50_000
-# The columns of the sample.
+# The columns of the sample. PLACE is the place of the sentences in the temporary file, FIRST and
+# SECOND are their hashes.
 ROW, COSINE, GOLD, CROSS, PLACE, FIRST, SECOND = range(7)
 # Hashes are cut to this many bits, so that they are exact in float64.
 HASH_BITS = (1 << 53) - 1
@@ -46,7 +48,10 @@ Texts = tuple[Sequence[str | None], Sequence[str | None]]
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A row whose ranks by the cosine and by the other score are far apart. Ranks are from 0 to 1."""
+    """A row whose ranks by the cosine and by the other score are far apart.
+
+    Ranks are from 0 to 1. A row of labelled data has none; both are 0.
+    """
 
     row: int
     sentence1: str
@@ -107,7 +112,7 @@ class ReportBuilder:
         self._edges = np.linspace(-1, 1, BINS + 1)
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
-        # The system allocates memory only for the rows that are used.
+        # (capacity, columns). The system allocates memory only for the rows that are used.
         self._sample = np.empty((capacity, 7))
         self._count = 0
         self._random = np.random.default_rng(seed)
@@ -127,15 +132,16 @@ class ReportBuilder:
         gold: np.ndarray | None,
         cross: np.ndarray | None,
     ) -> None:
-        """Adds the scores of consecutive rows; NaN for rows without one."""
+        """Adds consecutive rows with their scores, (rows,) each and NaN where there is none."""
         scored = np.flatnonzero(~np.isnan(cosine))
         self._counts += np.histogram(cosine[scored], self._edges)[0]
         self._sum += float(cosine[scored].sum(dtype=np.float64))
         nothing = np.full(len(cosine), np.nan)
         gold = nothing if gold is None else gold
         cross = nothing if cross is None else cross
-        useful = scored[~(np.isnan(gold) & np.isnan(cross))[scored]]
-        # Vitter's algorithm R: row n of all replaces a random row of the sample, or none.
+        has_other = ~(np.isnan(gold) & np.isnan(cross))
+        useful = scored[has_other[scored]]
+        # Vitter's algorithm R: row n replaces a random row of the sample, or is not taken into it.
         order = self._count + np.arange(len(useful))
         self._count += len(useful)
         random = (self._random.random(len(useful)) * (order + 1)).astype(np.int64)
@@ -155,8 +161,11 @@ class ReportBuilder:
     def finish(
         self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA
     ) -> ScoreReport:
-        """The report on all rows so far. ``reading`` is the reading of the gold column, ``criteria`` as of `decide`."""
-        sample = self._sample[: min(self._count, len(self._sample))]
+        """The report on all rows so far.
+
+        ``reading`` is the reading of the gold column, and ``criteria`` are arguments of `decide`.
+        """
+        sample = self._sample[: self._count]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
         both = gold[~np.isnan(gold[:, CROSS])]
@@ -191,16 +200,17 @@ class ReportBuilder:
 
     def _keep(self, texts: Texts, rows: np.ndarray) -> list[int]:
         """Writes the sentences of these rows to the temporary file. Returns their places there."""
-        at = self._texts.seek(0, 2)
+        start = self._texts.seek(0, os.SEEK_END)
         lines = []
         for row in rows.tolist():
             pair = [column[row] for column in texts]
             lines.append(json.dumps(pair).encode() + b"\n")
         self._texts.write(b"".join(lines))
-        return [at + before for before in accumulate(map(len, lines[:-1]), initial=0)]
+        # Each line begins where the lines before it end.
+        return [start + before for before in accumulate(map(len, lines[:-1]), initial=0)]
 
     def _worst(self, sample: np.ndarray, other: int) -> list[Disagreement]:
-        """The rows whose ranks by cosine and by the other score are furthest apart."""
+        """The rows whose ranks by the cosine and by ``other``, a column of the sample, are furthest apart."""
         if len(sample) < 2:
             return []
         # Ranks from 0 to 1, (N, 2).
@@ -208,12 +218,16 @@ class ReportBuilder:
         ranks = (scipy.stats.rankdata(scores, axis=0) - 1) / (len(sample) - 1)
         apart = np.abs(ranks[:, 0] - ranks[:, 1])
         worst = np.argsort(-apart, kind="stable")[:WORST]
-        worst = worst[apart[worst] > 0]
-        return [self._disagreement(sample[at], other, *ranks[at].tolist()) for at in worst]
+        disagreements = []
+        for row in worst[apart[worst] > 0]:
+            cosine_rank, other_rank = ranks[row].tolist()
+            disagreements.append(self._disagreement(sample[row], other, cosine_rank, other_rank))
+        return disagreements
 
     def _disagreement(
         self, row: np.ndarray, other: int, cosine_rank: float = 0.0, other_rank: float = 0.0
     ) -> Disagreement:
+        """A row of the sample with its sentences. ``other`` is the column of the other score."""
         self._texts.seek(int(row[PLACE]))
         first, second = json.loads(self._texts.readline())
         return Disagreement(
@@ -264,13 +278,14 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
 
 
 def _keys(sample: np.ndarray) -> np.ndarray:
+    """The `sentence_keys` of the rows, by the hashes of their sentences."""
     return sentence_keys((sample[:, FIRST].tolist(), sample[:, SECOND].tolist()))
 
 
 def _decision(
     sample: np.ndarray, reading: GoldColumn, criteria: Sequence[str]
 ) -> DataDecision | None:
-    """The thresholds by at most `DECIDED` rows; None if the gold scores do not say which rows match."""
+    """The thresholds, chosen on at most `DECIDED` rows; None if the gold column does not say which rows match."""
     if len(sample) > DECIDED:
         rows = np.random.default_rng(0).choice(len(sample), DECIDED, replace=False)
         sample = sample[np.sort(rows)]
@@ -287,9 +302,9 @@ class ScoreSummary:
     """A scored file.
 
     Attributes:
-        added: the names in the outputs of the columns cosine, cross_encoder and note.
+        added: the names that the columns cosine, cross_encoder and note have in the outputs.
         malformed: the rows that the reader repaired.
-        unknown: the rows with a sentence of unknown tokens only.
+        unknown: the rows with a sentence without a token that the model knows.
         unscored: the rows that have text but no score, because a sentence is unknown or its vector
             is not finite.
         truncated: the rows with a sentence whose end a model has not read.
@@ -335,7 +350,7 @@ class ScoreSummary:
 
     @property
     def marked(self) -> str:
-        """The numbers of rows with a note, in words."""
+        """The number of rows with each kind of note, in words."""
         counts = {
             "without text": self.missing_text,
             "with a gold score or label that is not understood": self.bad_gold,

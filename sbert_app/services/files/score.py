@@ -97,17 +97,19 @@ def score_file(
             in the middle, or changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
-    # A block can be read only once, and its columns are known.
+    # A block can be read only once, so that it has no reading, and its columns are known.
     reading: TableReading | None = None
     if not is_block:
         requested = columns.names if isinstance(columns, PairColumns) else columns or ()
         reading = table.reading.with_columns(requested)
-    judged = _judged(table, reading, scale, labels, raters) if reading else _Gold(None)
+    gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(None)
     if not isinstance(columns, PairColumns):
         columns = (reading or table.reading).pair()
-    added = {"cosine": "float", "note": "string"}
+    # The types of the new columns.
+    added = {"cosine": "float"}
     if cross_encoder is not None:
-        added = {"cosine": "float", "cross_encoder": "float", "note": "string"}
+        added["cross_encoder"] = "float"
+    added["note"] = "string"
     summary = ScoreSummary(
         source=table.path.name,
         columns=columns,
@@ -116,11 +118,11 @@ def score_file(
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
         added={kind: free_name(kind, table.columns) for kind in added},
         remarks=list(table.remarks),
-        gold=judged.gold,
+        gold=gold.column,
     )
     if summary.gold and summary.gold.note:
         summary.remarks.append(f"{summary.gold.note}.")
-    summary.remarks += judged.notes
+    summary.remarks += gold.notes
     if reading and (splits := reading.first(SPLIT)):
         summary.remarks.append(
             f"The column {splits} names parts of the file: the rows of all are scored and measured."
@@ -129,7 +131,7 @@ def score_file(
     layout = Layout.of(table)
     with open_writers(outputs, table.path, table.fields(), types, layout=layout) as writers:
         scorer = PairScorer(encoder, cross_encoder, keep_unknown)
-        scoring = _Scoring(table, scorer, summary, writers, watch, judged.by_row)
+        scoring = _Scoring(table, scorer, summary, writers, watch, gold.by_row)
         damage = scoring.run(None if is_block else outputs[0].parent, criteria)
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
@@ -143,32 +145,38 @@ def score_file(
 
 @dataclass(frozen=True)
 class _Gold:
-    """The gold column of a file. If several people judged a pair, ``by_row`` has one judgement for each pair."""
+    """The gold column of a file; None if there is none.
 
-    gold: GoldColumn | None
+    If the file has the judgements of several people, ``by_row`` has one joint judgement for each
+    pair, by the number of the pair's first row.
+    """
+
+    column: GoldColumn | None
     by_row: dict[int, str] | None = None
     notes: tuple[str, ...] = ()
 
 
-def _judged(
+def _read_gold(
     table: OpenedTable,
     reading: TableReading,
     scale: str | None,
     labels: str | None,
     raters: str | None,
 ) -> _Gold:
-    """The judgements of a file's pairs. InputError as `Dataset.from_table`."""
+    """Finds out how the gold column of a file is read. InputError as `Dataset.from_table`."""
     if not reading.all(RATING, RATER):
         return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
     columns = join_names(reading.pair().names)
     data = Dataset.from_table(table, columns, scale=scale, labels=labels, raters=raters)
+    # Other notes of the data set are not about the judgements of several people.
     notes = tuple(f"{note}." for note in data.notes if "raters" in note)
     if data.scores is not None:
-        gold = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
-        return _Gold(gold, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
+        # `Dataset` has rescaled the scores.
+        column = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
+        return _Gold(column, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
     names = [data.label_names[label] for label in data.labels or ()]
-    gold = GoldColumn.of(reading.target or "", names, reading.sentences, labels=labels)
-    return _Gold(gold, dict(zip(data.rows, names, strict=True)), notes)
+    column = GoldColumn.of(reading.target or "", names, reading.sentences, labels=labels)
+    return _Gold(column, dict(zip(data.rows, names, strict=True)), notes)
 
 
 class _Scoring:
@@ -225,7 +233,7 @@ class _Scoring:
         return damage
 
     def _language(self) -> str:
-        """The language of the first rows, as `language_of`."""
+        """The language of the first rows, or "" (`language_of`)."""
         columns = self.summary.columns
         texts: list[str] = []
         for name in (columns.sentence1, columns.sentence2):
@@ -239,17 +247,20 @@ class _Scoring:
             while start < len(batch):
                 self.watch.check()
                 left = len(batch) - start
-                size = math.ceil(left / math.ceil(left / self.chunk_rows))
+                # Computed anew for each chunk, as `run` adapts ``chunk_rows``.
+                chunks = math.ceil(left / self.chunk_rows)
+                size = math.ceil(left / chunks)
                 yield batch.part(start, start + size)
                 start += size
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
+        """Scores the rows of a chunk, writes them, and adds them to the summary and the report."""
         summary = self.summary
         names = (summary.columns.sentence1, summary.columns.sentence2)
         notes = dict(chunk.notes)
         first = list(map(as_text, chunk.rows[names[0]]))
         second = list(map(as_text, chunk.rows[names[1]]))
-        # The rows with both sentences, and these sentences.
+        # The positions of the rows that have both sentences, and these sentences.
         complete = []
         firsts = []
         seconds = []
@@ -273,12 +284,14 @@ class _Scoring:
         )
         cosine, cross, remarks, unknown = self.scorer.score(firsts, seconds, watch)
         parts = [cosine] if cross is None else [cosine, cross]
+        # (1 or 2, rows), NaN for rows without both sentences.
         scores = np.full((len(parts), len(chunk)), np.nan, dtype=np.float32)
         scores[:, complete] = parts
         for at, what in remarks.items():
             _add_note(notes, complete[at], what)
         unscored = int(np.isnan(cosine).sum())
-        columns: list[Any] = [*scores, list(map(notes.get, range(len(chunk))))]
+        note_cells = [notes.get(row) for row in range(len(chunk))]
+        columns: list[Any] = [*scores, note_cells]
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
             writer.write(chunk, added)
@@ -291,8 +304,10 @@ class _Scoring:
         summary.unscored += unscored
         summary.unknown += unknown
         summary.missing_text += len(chunk) - len(complete)
+        # The remarks of `PairScorer` on sentences that are cut have this word.
         summary.truncated += sum("cut " in remark for remark in remarks.values())
         summary.bad_gold += len(bad_gold)
+        # An empty line counts as a row without text.
         summary.malformed += sum(note != EMPTY_LINE for note in chunk.notes.values())
         noted = sorted(notes)[: EXAMPLE_NOTES - len(summary.notes)]
         summary.notes += [(chunk.first_row + row, notes[row]) for row in noted]
@@ -301,6 +316,7 @@ class _Scoring:
         self._report(0.0)
 
     def _gold_cells(self, chunk: RowBatch) -> list[Any]:
+        """The judgements of the rows: joint judgements if there are any, or else the cells of the gold column."""
         if self.gold_by_row is not None:
             return [self.gold_by_row.get(chunk.first_row + at) for at in range(len(chunk))]
         return chunk.rows[self.summary.gold.name] if self.summary.gold else []
@@ -350,11 +366,19 @@ class PairScorer:
     def score(
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
-        """The cosines and the cross-encoder's scores, float32 (N,), the notes by pair, and the number of unknown pairs.
+        """Scores N pairs.
 
-        A score is NaN if a sentence is unknown, or a vector or the score is not finite.
+        Scores that are not finite are NaN. Both scores are NaN if the cosine is not finite and,
+        unless ``keep_unknown``, if the encoder knows no token of a sentence.
+
+        Returns:
+            The cosines, float32 (N,); the scores of the cross-encoder, float32 (N,), None without
+            one; notes by the positions of pairs; and the number of pairs with a sentence without
+            known tokens.
         """
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
+        # Each distinct sentence is encoded once. ``rows`` are the positions of the sentences among
+        # the distinct ones.
         positions: dict[str, int] = {}
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]
         refused: dict[str, str] = {}
@@ -363,14 +387,18 @@ class PairScorer:
             self.encoded += len(texts)
             report = ReadReport(cut=set(), refused=refused)
             vectors = self.encoder.encode(
-                texts, True, encoding.on_progress, watch.should_stop, report
+                texts,
+                normalize=True,
+                on_progress=encoding.on_progress,
+                should_stop=watch.should_stop,
+                report=report,
             )
             is_cut = [text in (report.cut or ()) for text in texts]
-            states = np.where(
-                self.encoder.is_unknown(texts), UNKNOWN, np.array(is_cut, dtype=np.float32)
-            )
+            states = np.where(is_cut, CUT, 0)
+            states[self.encoder.is_unknown(texts)] = UNKNOWN
             return np.column_stack([vectors, states.astype(np.float32)])
 
+        # (distinct sentences, D + 1)
         embeddings = self._cache.get(list(positions), encode)
         u = embeddings[rows[: len(firsts)]]
         v = embeddings[rows[len(firsts) :]]
@@ -384,6 +412,7 @@ class PairScorer:
             if cut := _sides(states[:, at] == CUT):
                 _add_note(notes, at, f"{cut} cut at {self.encoder.max_length or 0:,} tokens")
         for at in np.flatnonzero(~np.isfinite(cosine)).tolist():
+            # An endpoint may refuse a sentence, for example because it is too long.
             refusals = []
             for number, text in enumerate((firsts[at], seconds[at]), 1):
                 if text in refused:

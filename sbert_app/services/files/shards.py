@@ -38,7 +38,7 @@ from sbert_app.services.files.blocks import (
 from sbert_app.services.files.encode import EncodeSummary, encode_file
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
-from training.atomic import sweep, write_text
+from training.atomic import LEFTOVER_SECONDS, sweep, write_text
 from training.data.tables.rows import changed_while_read
 from training.errors import InputError, first_line, unwritable
 from training.models.model import PairModel, VectorModel, open_model, required
@@ -63,6 +63,8 @@ class OutputFolder:
         if self._is_local and Path(self._path).is_file():
             raise InputError(f"{self.url} is a file; name a folder for the parts")
         text = json.dumps(description, indent=1)
+        # As it will be read from the file: tuples are lists in JSON.
+        description = json.loads(text)
         try:
             self._files.makedirs(self._path, exist_ok=True)
             names = self._names()
@@ -79,7 +81,7 @@ class OutputFolder:
             ) from error
         except OSError as error:
             raise unwritable(self.url, error) from error
-        for key, value in json.loads(text).items():
+        for key, value in description.items():
             if before.get(key) != value:
                 other = f"{key} {json.dumps(before.get(key))[:80]}"
                 if key == "files":
@@ -91,7 +93,7 @@ class OutputFolder:
 
     @contextmanager
     def part(self, name: str) -> Iterator[Path]:
-        """The path to which the block of a with statement writes a part. A remote part is uploaded afterwards."""
+        """Yields the path to write a part to. A part for a remote folder is uploaded afterwards."""
         if self._is_local:
             yield Path(self._path) / name
             return
@@ -104,7 +106,7 @@ class OutputFolder:
                 raise unwritable(f"{self.url}/{name}", error) from error
 
     def remove(self, file_number: int) -> None:
-        """Removes the parts of a file."""
+        """Removes the parts of an input file."""
         for name in parts_of(file_number, self._names()):
             self._files.rm_file(f"{self._path}/{name}")
 
@@ -116,11 +118,12 @@ class OutputFolder:
             rows += pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows
         return len(names), rows
 
-    def sweep(self, **options: Any) -> bool:
-        """Removes the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
-        return self._is_local and sweep(Path(self._path), **options)
+    def sweep(self, seconds: float = LEFTOVER_SECONDS) -> bool:
+        """Removes unfinished parts of dead processes, not written for ``seconds``. Returns whether others remain."""
+        return self._is_local and sweep(Path(self._path), seconds)
 
     def _names(self) -> list[str]:
+        """The names of the files, without unfinished ones, which begin with a dot."""
         paths = self._files.ls(self._path, detail=False, refresh=True)
         names = [path.rstrip("/").rpartition("/")[2] for path in paths]
         return [name for name in names if not name.startswith(".")]
@@ -135,19 +138,21 @@ class Worker:
         """Writes the part of a block. Raises StoppedError after a stop."""
         job = block.job
         table = block.table
+        # The rows need not be sent back.
         outcome = replace(block, table=None)
         if table is None:
-            # The file has an error.
+            # The file could not be read.
             return outcome
         try:
             self._models = self._models or self.load(job)
             encoder, cross_encoder = self._models
-            picked = block.picked
+            columns = block.columns
             summary: EncodeSummary | ScoreSummary
             with OutputFolder(job.output).part(block.part) as path:
-                if isinstance(picked, str):
+                # Sentences are in one column, pairs in several.
+                if isinstance(columns, str):
                     summary = encode_file(
-                        table, picked, path, encoder, job.normalize, watch, all_columns=True
+                        table, columns, path, encoder, job.normalize, watch, all_columns=True
                     )
                 else:
                     summary = score_file(
@@ -155,7 +160,7 @@ class Worker:
                         [path],
                         encoder,
                         cross_encoder,
-                        picked,
+                        columns,
                         watch,
                         is_block=True,
                         keep_unknown=job.keep_unknown,
@@ -176,17 +181,19 @@ class Worker:
         return required(model, VectorModel), cross_encoder
 
 
-# A function of the job, its files, the names of the finished parts, and a watch for the rows of the
-# current block.
+# Computes the missing parts of a job. The arguments are the job, its files, the names of the
+# finished parts, and a watch for the rows of the current block. Yields the computed blocks in any
+# order.
 Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterable[Block]]
 
 
 def compute_here(
     job: ShardJob, files: list[str], finished: Collection[str], watch: Watch
 ) -> Iterator[Block]:
-    """The engine of one machine, which yields each block before and after it is computed.
+    """The engine of one machine, which leaves out the remaining blocks of a file after an error.
 
-    After an error it leaves out the remaining blocks of a file.
+    It also yields each block before it is computed, so that the number of rows of the file is known
+    early.
     """
     worker = Worker()
     for number, file in enumerate(files):
@@ -200,7 +207,14 @@ def compute_here(
 
 @dataclass
 class JobResult:
-    """A job that has ended: the rows of all parts, the rows that this start computed, and the seconds it took."""
+    """A job that has ended.
+
+    Attributes:
+        blocks: the number of parts.
+        resumed: the number of parts that an earlier start had finished.
+        rows: the number of rows of all parts.
+        computed: the number of rows that this start computed, in ``seconds``.
+    """
 
     output: str
     kind: str
@@ -231,10 +245,9 @@ def run_job(
 ) -> JobResult:
     """Computes the missing parts of a file, a folder, a glob or a URL of these.
 
-    The engine yields the computed blocks in any order. A stop loses only the current block.
-    InputError if no file is found, the output belongs to another job, or a model cannot be loaded.
-    If some files could not be read, or changed while they were read, it is raised after all other
-    files are finished.
+    A stop loses only the current block. InputError if no file is found, the output belongs to
+    another job, or a model cannot be loaded. If some files could not be read, or changed while they
+    were read, it is raised after all other files are finished.
     """
     started = time.perf_counter()
     files = find_files(source)
@@ -245,19 +258,21 @@ def run_job(
     output = OutputFolder(job.output)
     finished = output.start(job.description(files))
     errors = dict[str, str]()
+    # The number of rows of each file that has been opened.
     file_rows = dict[str, int]()
     computed = 0
 
     def report(rows: float, _: float = 0) -> None:
         """Reports the rows of the current block. Files that are not open yet are estimated to be of average size."""
         rows_of_file = sum(file_rows.values()) / max(len(file_rows), 1)
+        # The parts of an earlier start are not computed again.
         total = rows_of_file * len(files) - len(finished) * job.block_rows
         watch.report(computed + rows, None, max(computed + rows, total))
 
     for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
         if block.error:
             errors[block.file] = block.error
-            # The parts may come from different versions of the file.
+            # The parts of a file that has changed may come from different versions of it.
             if block.error == changed_while_read(Path(block.file).name):
                 output.remove(files.index(block.file))
             continue
@@ -313,7 +328,11 @@ class Compute:
 
 @dataclass(frozen=True)
 class RayEngine:
-    """The address of Ray and the resources of its ``concurrency`` actors, by default as many as fit."""
+    """An engine that computes the blocks in actors of Ray.
+
+    ``address`` is the address of the cluster. ``concurrency`` is the number of actors; None for as
+    many as fit.
+    """
 
     address: str = "local"
     concurrency: int | None = None
@@ -326,8 +345,8 @@ class RayEngine:
         """Computes the blocks. InputError if Ray is not installed, or the cluster at the address is missing or ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
+        # It takes seconds to import, and may not be installed.
         import ray.data
-        from ray.exceptions import RayError, RayTaskError
 
         # Errors are also raised, so the log need not have them.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
@@ -349,7 +368,8 @@ class RayEngine:
         for number, file in enumerate(files):
             parts = parts_of(number, finished)
             rows.append({"job": job, "number": number, "file": file, "finished": parts})
-        # One reader per node keeps its actors busy.
+        # One reader per node keeps its actors busy. It reserves no CPU, as the actors may have
+        # reserved them all.
         readers = ray.data.TaskPoolStrategy(min(len(cluster.nodes()), len(rows)))
         if self.concurrency:
             actors = ray.data.ActorPoolStrategy(size=self.concurrency)
@@ -367,13 +387,13 @@ class RayEngine:
         try:
             while row := _next(computed, cluster, watch):
                 yield row["block"]
-        except (RayError, ConnectionError) as error:
-            # It is a fault of a worker and not of the cluster.
-            if isinstance(error, RayTaskError):
+        except (ray.exceptions.RayError, ConnectionError) as error:
+            # Our code raised an error in a worker, so the cluster is not at fault.
+            if isinstance(error, ray.exceptions.RayTaskError):
                 raise
             disconnect()
             ended_by = time.monotonic() + END_SECONDS
-            # Wait until the workers that have begun parts notice that Ray is gone.
+            # Workers that have begun parts remove them when they notice that Ray is gone.
             while OutputFolder(job.output).sweep(seconds=0) and time.monotonic() < ended_by:
                 time.sleep(0.2)
             raise InputError(

@@ -1,4 +1,4 @@
-"""Uploads that are taken from one page to another: the file as it was uploaded, and how its columns are read.
+"""Uploads that a visitor takes from one page to another: the file, and how its columns are read.
 
     token = taken.put(TakenFile("/tmp/…/pairs.csv", columns=("Frage A", "Frage B", "gleich?")))
     taken.get(token)                                 on the other page
@@ -30,7 +30,7 @@ class TakenFile:
 
 
 class TakenFiles:
-    """The files that visitors take along, in a folder of their own."""
+    """The files that visitors have taken to another page, each a record in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._records = DocumentStore(folder, TakenFile, "/file.json", "file")

@@ -16,6 +16,7 @@ def keep_upload(file: str | Path, home: Path) -> Path:
     source = Path(file)
     with source.open("rb") as content:
         key = hashlib.file_digest(content, "sha256").hexdigest()[:12]
+    # A long name keeps its end, which has the suffix.
     name = re.sub(r"[^\w.-]+", "-", source.name)[-80:]
     copy = home / "data/uploads" / key / name
     if not copy.exists():
@@ -26,7 +27,7 @@ def keep_upload(file: str | Path, home: Path) -> Path:
 
 
 def keep_pairs(name: str, rows: Iterable[tuple[str, str, float]], home: Path) -> Path:
-    """Stores scored pairs as a CSV file with this name. Returns its path."""
+    """Stores scored pairs in the home folder, as a CSV file called ``name``. Returns its path."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
         with file.open("w", encoding="utf-8", newline="") as out:

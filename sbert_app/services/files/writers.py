@@ -36,13 +36,15 @@ GROUP_BYTES = 64 << 20
 # The most rows of a sheet of Excel, with its header, and the most characters of a cell.
 MOST_EXCEL_ROWS = 1_048_576
 LONGEST_EXCEL_CELL = 32_767
-# Marks a column of Parquet whose numbers are text of six digits in CSV.
+# The metadata of a Parquet column of scores, which a CSV file states with six digits.
 DIGITS = {b"digits": b"6"}
 
 Column = list[Any] | np.ndarray
 # Columns of equal length by their names.
 Columns = Mapping[str, Column]
-# The alias of the Arrow type, or the dimension, of each new column.
+# For rows that have only new columns and copy none of an input.
+NO_INPUT = RowBatch(1, {})
+# The alias of the Arrow type of each new column, or the dimension of its vectors.
 Added = Mapping[str, str | int]
 
 
@@ -54,9 +56,10 @@ def without_formula(text: str) -> str:
 
 
 class Writer(ABC):
-    """A file that appears under its name when it is finished. ``guarded`` cells got an apostrophe.
+    """A file that appears under its name when it is finished.
 
-    ``fields`` are the Arrow fields of the input's columns.
+    ``fields`` are the Arrow fields of the input's columns. ``guarded`` is the number of cells that
+    got an apostrophe.
     """
 
     guarded = 0
@@ -97,7 +100,7 @@ class Writer(ABC):
         self._output.commit()
 
     def discard(self) -> None:
-        """Removes the incomplete file; does nothing after `finish`."""
+        """Removes the incomplete file. It has no effect after `finish`."""
         try:
             if self._file is not None:
                 self._file.close()
@@ -170,7 +173,7 @@ class ParquetWriter(Writer):
     """Parquet with the types of the input; a new column with a dimension holds float32 vectors."""
 
     def _open(self, temporary: Path) -> None:
-        # pyarrow and openpyxl take time to import, and only their formats need them.
+        # pyarrow and openpyxl take time to import, and only some formats need them.
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -228,19 +231,19 @@ class XlsxWriter(Writer):
             self._sheet.append(list(map(self._cell, row)))
 
     def _cell(self, value: Any) -> Any:
-        from openpyxl.cell import WriteOnlyCell
-        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+        import openpyxl.cell.cell
 
         if isinstance(value, float) and math.isnan(value):
             return None
         if value is None or isinstance(value, int | float):
             return value
-        text = ILLEGAL_CHARACTERS_RE.sub("", cell_text(value))
+        text = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE.sub("", cell_text(value))
         if len(text) > LONGEST_EXCEL_CELL:
             raise InputError(
                 f"{self.path.name}: a cell of Excel holds {LONGEST_EXCEL_CELL:,} characters; write CSV"
             )
-        cell = WriteOnlyCell(self._sheet, text)
+        cell = openpyxl.cell.cell.WriteOnlyCell(self._sheet, text)
+        # A string, as openpyxl takes text that begins with = for a formula.
         cell.data_type = "s"
         return cell
 
@@ -301,7 +304,7 @@ def check_output(path: Path, suffixes: Collection[str], source: Path | None = No
 @contextmanager
 def open_writers(
     paths: Sequence[Path],
-    source: Path,
+    source: Path | None,
     fields: Sequence[Any],
     added: Added,
     formats: Formats = WRITERS,
@@ -309,6 +312,7 @@ def open_writers(
 ) -> Iterator[list[Writer]]:
     """A writer for each path, by its ending. The files are complete after the block, or discarded after an error.
 
+    ``source`` is the file of the input, which must not be overwritten; None if there is none.
     InputError as `check_output`, if two paths are the same, or the disk is full or not writable.
     """
     for path in paths:
@@ -328,8 +332,9 @@ def open_writers(
             with suppress(OSError):
                 writer.discard()
         if isinstance(error, OSError) and paths:
-            # The file that could not be opened, or the first one.
-            path = [*paths[len(writers) :], *paths][0]
+            # If all files could be opened, it is not known which of them the error is about.
+            are_open = len(writers) == len(paths)
+            path = paths[0] if are_open else paths[len(writers)]
             raise unwritable(path, error, ADVICE) from error
         raise
 
@@ -345,14 +350,15 @@ def save_table(path: Path, columns: Columns) -> Path:
             types[name] = "float"
         elif values and all(type(value) is int for value in values):
             types[name] = "int64"
-    with open_writers([path], Path(), [], types) as [writer]:
+    with open_writers([path], None, [], types) as [writer]:
+        # CSV would have a blank line for no rows.
         if any(map(len, columns.values())):
-            writer.write(RowBatch(1, {}), columns)
+            writer.write(NO_INPUT, columns)
     return path
 
 
 def with_file_columns(columns: Columns, from_file: Columns) -> dict[str, Column]:
-    """Adds the columns of the user's file; a column whose name is taken is renamed to "NAME (file)"."""
+    """Adds the columns of the user's file to ours. A column whose name we have becomes "NAME (file)"."""
     together = dict(columns)
     for name, values in from_file.items():
         together[f"{name} (file)" if name in columns else name] = values
@@ -366,7 +372,7 @@ def numbers(values: np.ndarray) -> list[str]:
 
 
 def _plain_rows(batch: RowBatch, added: Columns) -> Iterator[tuple[Any, ...]]:
-    """The rows, with scores and vectors as Python numbers. A vector of NaN becomes None."""
+    """The rows, with scores and vectors as Python numbers. A vector whose numbers are NaN becomes None."""
     columns: list[Any] = []
     for values in (*batch.rows.values(), *added.values()):
         if isinstance(values, np.ndarray) and values.ndim == 1:
@@ -392,7 +398,7 @@ def cell_text(value: Any) -> str:
 
 
 def _array(values: Column, kind: Any) -> Any:
-    """An Arrow array of this type, with null for NaN. In a column of text all values become text."""
+    """An Arrow array of the type ``kind``, with null for NaN. In a column of text all values become text."""
     import pyarrow as pa
 
     if isinstance(values, np.ndarray) and values.ndim == 2:

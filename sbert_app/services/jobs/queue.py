@@ -47,7 +47,7 @@ FORMAT = blake2b(_SCHEMA.encode(), digest_size=4).hexdigest()
 
 
 def devices() -> list[str]:
-    """The devices that have a worker each: the visible GPUs as CUDA names them, or [""] on a machine without GPUs."""
+    """The devices that have a worker each: the visible GPUs as CUDA names them, or "" alone without a GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name.strip() for name in visible.split(",")]
@@ -85,6 +85,7 @@ class RunQueue:
         self.ray = ray
         make_home(store.home)
         self.starts_workers = True
+        # When the last worker of each slot was started, and its process.
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
         self._starting = threading.RLock()
         # The runs that may still be queued, by visitor and whether they are grouped.
@@ -97,6 +98,7 @@ class RunQueue:
         an ablation or of folds are ``grouped``.
         """
         with self._starting:
+            # `resume` checks this too, but a run that does not fit must not be created.
             self.check_room(1, visitor, grouped)
             return self.resume(self.store.create(config, queue=False).id, visitor, grouped)
 
@@ -105,6 +107,7 @@ class RunQueue:
         started = self._started_by.pop((visitor, grouped), [])
         most = MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE
         queued = [run_id for run_id in started if self.store.state(run_id) == State.QUEUED]
+        # Visitors without queued runs are forgotten.
         if queued:
             self._started_by[visitor, grouped] = queued
         if visitor and len(queued) + runs > most:
@@ -119,7 +122,10 @@ class RunQueue:
             )
 
     def resume(self, run_id: str, visitor: str = "", grouped: bool = False) -> Run:
-        """Queues a run again. It continues from its checkpoint. Raises the errors of `start` and `RunStore.requeue`."""
+        """Queues a run, which continues from its checkpoint if it has one.
+
+        The arguments are as in `start`. Raises the errors of `start` and `RunStore.requeue`.
+        """
         with self._starting:
             self.check_room(1, visitor, grouped)
             self.store.assign(run_id, bool(self.ray))
@@ -130,7 +136,7 @@ class RunQueue:
         return run
 
     def queued(self) -> list[str]:
-        """The ids of the runs that wait for this machine, or for Ray, the next run first."""
+        """The ids of the queued runs that this queue executes, on this machine or on Ray, the next run first."""
         ids = self.store.ids(State.QUEUED)
         return [run_id for run_id in ids if self.store.is_for_ray(run_id) == bool(self.ray)]
 
@@ -152,12 +158,14 @@ class RunQueue:
         slots = ["ray"] if self.ray else range(len(devices()))
         for slot in slots:
             last, process = self._started.get(slot, (-math.inf, None))
+            # A child process that has ended remains a zombie until its exit code is read.
             if process is not None:
                 process.poll()
             if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):
                 self._started[slot] = (time.monotonic(), self._launch(slot))
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
+        """Starts the process of a worker."""
         # With -P, a folder named ``training`` in the user's working directory is not imported.
         command = [
             sys.executable,
@@ -166,10 +174,11 @@ class RunQueue:
             "sbert_app.services.jobs.worker",
             str(self.store.home),
             str(slot),
+            self.ray,
         ]
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
-                [*command, self.ray],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 """The worker: executes queued runs, one after another on one device, or several at once on Ray.
 
-`jobs.queue` starts ``python -m sbert_app.services.jobs.worker HOME SLOT`` when a run is queued. It
+`jobs.queue` starts ``python -m sbert_app.services.jobs.worker HOME SLOT RAY`` when a run is queued.
+RAY is the address of a cluster, or empty. It
 does the same as ``sbert-lab worker`` in a terminal. The worker has a low priority, and its idle
 threads sleep, so that the page stays responsive on the same machine. It ends after some minutes
 without a run. On this machine each run has its own process, which releases all memory, including
@@ -75,7 +76,7 @@ class Worker:
             address = cluster.address
         self.jobs = RunQueue(self.store, ray=address)
         self.should_end = threading.Event()
-        # When the runs that are still queued were tried.
+        # When the runs that could not start were tried the last time.
         self._tried: dict[str, float] = {}
 
     def work(self) -> None:
@@ -99,6 +100,7 @@ class Worker:
                 return
 
     def _work_until_idle(self) -> None:
+        """Executes runs until there is none for ``idle_seconds``, or the worker should end."""
         last_work = time.monotonic()
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:
             submitted: dict[str, Future[None]] = {}
@@ -108,10 +110,11 @@ class Worker:
                 runs = submitted.items()
                 submitted = {run_id: future for run_id, future in runs if not future.done()}
                 search_start = time.monotonic()
-                has_room = len(submitted) < self._room(len(submitted))
+                has_room = len(submitted) < self._capacity(len(submitted))
                 run_id = self._next_run(submitted) if has_room else None
                 if run_id is not None:
                     submitted[run_id] = threads.submit(self._work_on, run_id)
+                # The cluster could execute another run, but there is none.
                 elif self.cluster is not None and has_room:
                     self.cluster.release(is_over=not submitted)
                 if submitted:
@@ -132,8 +135,9 @@ class Worker:
                 return run_id
         return None
 
-    def _room(self, submitted: int) -> int:
-        """The number of runs that may be submitted at the same time."""
+    def _capacity(self, submitted: int) -> int:
+        """The number of runs that may be executed at the same time, when ``submitted`` runs are."""
+        # An idle worker does not ask the cluster, as that would connect to it again.
         if self.cluster is None or not submitted:
             return 1
         try:
@@ -183,7 +187,7 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
 
 
 def _execute_alone(home: Path, run_id: str) -> None:
-    """Executes a run in the process that was started for it."""
+    """Executes a run in the process that was started for it, until the worker's process ends."""
     configure_process()
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     worker = multiprocessing.parent_process()
@@ -214,9 +218,9 @@ def run_worker(
 
 
 def run_once(home: Path, slot: int, run_id: str) -> State:
-    """Executes one run, which is queued or can be resumed, in this process, and returns its last state.
+    """Executes one run, which is queued or can be resumed, in this process. Returns the state in which it ends.
 
-    Calling it again resumes an interrupted run; a finished run stays as it is. Raises the errors of
+    Another call resumes an interrupted run, and leaves a finished run as it is. Raises the errors of
     `execute`.
     """
     _prepare_process(slot)
@@ -230,7 +234,10 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
 
 
 def _prepare_process(slot: int | None) -> None:
-    """Sets passive waiting and at most one visible device, before torch is imported and reads the variables."""
+    """Sets environment variables before torch is imported and reads them.
+
+    Idle threads sleep, and only the device ``slot`` is visible; None leaves all devices visible.
+    """
     configure_process()
     # The worker shares the machine with the app.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

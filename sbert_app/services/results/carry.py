@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.results.decisions import unread_pairs
+from sbert_app.services.results.decisions import has_both_kinds, unread_pairs
 from training.data.dataset import Dataset
 from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
@@ -64,7 +64,11 @@ class ModelThreshold(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ThresholdAdvice:
-    """The thresholds of a model on ``data``. ``carried`` is the threshold of the earlier model, if there was one."""
+    """The thresholds of a model on ``data``.
+
+    If the model replaces an earlier one, ``was`` is the earlier model with its threshold, and
+    ``carried`` are the equivalents of this threshold for the new model.
+    """
 
     model: ModelName
     data: str
@@ -80,6 +84,7 @@ class ThresholdAdvice:
         if self.was is None or carried is None:
             return ""
         before = f"{self.was.threshold:g} under {self.was.model.label}"
+        # No pair reaches the earlier threshold.
         if not carried.accepted:
             return f"{before} accepts none of these pairs, so that nothing can be said of it"
         value, low, high = (100 * figure for figure in carried.precision)
@@ -139,6 +144,7 @@ def advise(
         [by_similarity] = row_scores(
             scorer, rows.columns, on_progress=step.on_progress, should_stop=step.should_stop
         )
+        # The cosines, or the only scores of a cross-encoder.
         similarity, values = next(iter(by_similarity.items()))
         scores[name] = (similarity, values)
         unknown, note = without_score(scorer, rows.columns, [{similarity: values}], keep_unknown)
@@ -146,7 +152,7 @@ def advise(
         if note:
             notes.append(note)
     is_scored = ~is_left_out
-    if len(set(matches[is_scored].tolist())) < 2:
+    if not has_both_kinds(matches[is_scored]):
         raise InputError(
             f"{rows.name}: the pairs that are left are of one kind, so that no threshold can be chosen"
         )

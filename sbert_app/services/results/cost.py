@@ -79,6 +79,7 @@ class CostTable:
     note: str = ""
 
     def cell(self, dimension: int, precision: str) -> Cell:
+        """The cell of one size."""
         size = (dimension, precision)
         return next(cell for cell in self.cells if (cell.dimension, cell.precision) == size)
 
@@ -112,12 +113,15 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         )
     if len(data) > MAX_PAIRS:
         data = data.select(range(MAX_PAIRS))
+    # All first sentences, followed by all second ones.
     texts = list(chain.from_iterable(data.columns))
     distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
     sentences = [texts[row] for row in distinct]
-    vectors = model.encode(sentences, None, watch.on_progress, watch.should_stop)
-    # The rows of both sentences of each pair: (2, N).
+    vectors = model.encode(
+        sentences, normalize=None, on_progress=watch.on_progress, should_stop=watch.should_stop
+    )
+    # The rows of ``vectors`` of both sentences of each pair: (2, N).
     pairs = rows.reshape(2, -1)
     cosines = cosine(vectors[pairs[0]], vectors[pairs[1]])
     is_left_out, note = without_score(model, data.columns, [{"": cosines}])
@@ -140,6 +144,7 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         calibration = ranges(shortened)
         stored = restore(quantize(shortened, precision, calibration), precision, calibration)
         scores = cosine(stored[pairs[0]], stored[pairs[1]])
+        # The first size, the full vectors, is the one that the others are compared with.
         if reference is None:
             why = why_undefined(scores, gold)
             if why:
@@ -189,6 +194,7 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     The vectors (N, D) are repeated up to that number, as the time of an exact search does not
     depend on their values.
     """
+    # It takes time to load.
     import faiss
 
     stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
@@ -197,6 +203,7 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     if precision == "ubinary":
         # A binary index takes whole bytes.
         index: Any = faiss.index_binary_factory(8 * math.ceil(dimension / 8), "BFlat")
+        # Ranges are needed, but have no effect on binary codes.
         stored = quantize(stored, precision, stored[:2])
         queries = stored[:QUERIES]
     else:

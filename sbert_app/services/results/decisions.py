@@ -76,7 +76,7 @@ class ModelDecision:
 
     @property
     def safest(self) -> Choice:
-        """The choice for a precision if there is one, or else the choice of the best F1."""
+        """The choice to recommend (the function `safest`)."""
         return safest(self.on_data.decision.choices)
 
     def difference(self, other: ModelDecision) -> Difference | None:
@@ -86,13 +86,13 @@ class ModelDecision:
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Models on the same pairs, best first; and the reasons why others could not be measured, by their names.
+    """Models on the same pairs, by decreasing average precision.
 
     Attributes:
-        overlaps: the pairs that models were trained on, by their names; they are left out for all
-            models.
-        is_unread: whether pairs are left that no model was trained on. If not, the figures are
-            measured on all pairs.
+        failures: the reasons why models could not be measured, by the labels of the models.
+        overlaps: the pairs that models were trained on, by the labels of the models.
+        is_unread: whether all figures are measured on pairs that no model was trained on. If too
+            few such pairs are left, it is False, and the figures are measured on all pairs.
     """
 
     models: list[ModelDecision]
@@ -118,9 +118,9 @@ class Decisions:
 
     @cached_property
     def to_take(self) -> ModelDecision | None:
-        """The fastest of the best model and the models that are shown to be as good.
+        """The fastest among the best model and the models that are shown to be as good.
 
-        None if models were trained on all pairs.
+        None if the figures are measured on pairs that a model was trained on.
         """
         if not self.is_unread:
             return None
@@ -135,7 +135,7 @@ class Decisions:
 
     @property
     def reason(self) -> str:
-        """The reason for that model in a sentence; "" for a single model."""
+        """The reason for `to_take` in a sentence; "" if there is none, or no other model."""
         taken = self.to_take
         others = [model for model in self.models if model is not taken]
         if taken is None or not others:
@@ -160,7 +160,7 @@ class Decisions:
 
     @property
     def leaks(self) -> list[str]:
-        """A sentence on each model that was trained on some of the pairs, and on what follows."""
+        """A sentence on each model that was trained on some of the pairs, and one on the consequence."""
         leaks = []
         for model, overlap in self.overlaps.items():
             leaks.append(f"{model} was trained on these pairs: {overlap}")
@@ -174,12 +174,21 @@ class Decisions:
 
 
 def safest(choices: Sequence[Choice]) -> Choice:
-    """The threshold for a precision where there is one, as it is safe for removing duplicates; else the first."""
-    tested = [choice for choice in choices if choice.is_tested]
-    return min(
-        tested,
-        key=lambda choice: (not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION),
-    )
+    """The choice to recommend: the first for a precision, which is safe for removing duplicates, or else the first.
+
+    Choices without a threshold come last, and choices without a test do not count.
+    """
+
+    def place(choice: Choice) -> tuple[bool, bool]:
+        # False is sorted before True.
+        return not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION
+
+    return min((choice for choice in choices if choice.is_tested), key=place)
+
+
+def has_both_kinds(matches: np.ndarray) -> bool:
+    """Whether some pairs are matches, and some are not."""
+    return bool(0 < matches.sum() < len(matches))
 
 
 def decide_models(
@@ -230,27 +239,30 @@ def decide_results(
 ) -> Decisions:
     """The decisions on pairs that have been scored already.
 
-    ``overlaps`` has the pairs that models were trained on, by the models' labels; they are left out.
-    Raises InputError as `decide_models`.
+    ``overlaps`` has the pairs that models were trained on, by the labels of the models. These pairs
+    are left out, unless the others are too few. Raises InputError as `decide_models`.
     """
     matches, meaning = match_labels(data, match_from)
     overlaps = overlaps or {}
     read = set[int]()
     for overlap in overlaps.values():
         read.update(overlap.read)
-    gaps = {model.label: result.left_out for model, result in results.items() if result.left_out}
-    rows = sorted(set(range(len(data))).difference(*gaps.values()))
+    # The pairs that a model cannot score, by its label.
+    unscored = {model.label: result.left_out for model, result in results.items()}
+    rows = sorted(set(range(len(data))).difference(*unscored.values()))
     unread = [row for row in rows if row not in read]
-    is_unread = len(set(matches[unread].tolist())) == 2
+    is_unread = has_both_kinds(matches[unread])
     if is_unread:
         rows = unread
     left_out = []
-    for label, pairs in gaps.items():
+    for label, pairs in unscored.items():
+        if not pairs:
+            continue
         left_out.append(
             f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or gives no "
             "finite score"
         )
-    if gaps and len(set(matches[rows].tolist())) < 2:
+    if left_out and not has_both_kinds(matches[rows]):
         raise InputError(f"{'; '.join(left_out)}; the others are of one kind")
     if len(rows) < len(data):
         data = data.select(rows)
@@ -259,6 +271,7 @@ def decide_results(
     keys = sentence_keys(data.columns)
     decisions = []
     for model, result in results.items():
+        # The cosines, or the only scores of a cross-encoder.
         similarity, scores = next(iter(result.scores.items()))
         decision = DataDecision(similarity, meaning, decide(scores, matches, criteria, keys=keys))
         rho = result.estimate(Metric(similarity))
@@ -272,25 +285,30 @@ def decide_results(
 def unread_pairs(
     model: ModelName, data: Dataset, home: Path, match_from: float
 ) -> tuple[Dataset, list[str]]:
-    """The pairs that a model was not trained on, and a note on the others.
+    """The pairs that a model was not trained on, and notes on the others: [] if there are none.
 
-    Raises InputError if none of a kind is left.
+    Raises InputError if only matches are left, or no match.
     """
     overlap = overlap_with(model, data, home)
     if overlap is None or not overlap.read:
         return data, []
     rows = overlap.unread
     note = f"{model.label} was trained on these pairs: {overlap}"
-    if len(set(match_labels(data, match_from)[0][rows].tolist())) < 2:
+    matches, _ = match_labels(data, match_from)
+    if not has_both_kinds(matches[rows]):
         raise InputError(f"{note}; no pairs are left to judge by")
     return data.select(rows), [f"{note}; all figures are those of the other {len(rows):,}"]
 
 
 @dataclass(frozen=True)
 class LabelScore:
-    """Spearman's ρ in −1..1 with the labels as ordered values, and the scores of each label by the first similarity.
+    """The agreement of a model's scores with labels.
 
-    ``notes`` has a sentence on rows that are left out.
+    Attributes:
+        n: the number of pairs.
+        rho: Spearman's ρ, from −1 to 1, of the scores and the labels as ordered values.
+        by_label: the cosines of the pairs with each label, or their scores by a cross-encoder.
+        notes: a sentence on rows that are left out.
     """
 
     n: int
@@ -308,26 +326,27 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Labe
         )
     order = NLI_VALUES
     if not set(data.label_names) <= set(NLI_VALUES):
-        # A positive label and a negative one.
-        together, apart = positive_and_negative(data)
+        positive, negative = positive_and_negative(data)
         if len(data.label_names) > 2:
             raise InputError(
                 f"the labels of {data.name} are {', '.join(data.label_names[:5])}; this needs "
                 f"{', '.join(NLI_VALUES)}, or two labels such as 1 and 0"
             )
-        order = {data.label_names[together]: 1.0, data.label_names[apart]: -1.0}
-    (by_similarity,) = row_scores(
-        scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop
+        order = {data.label_names[positive]: 1.0, data.label_names[negative]: -1.0}
+    [by_similarity] = row_scores(
+        scorer, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop
     )
     is_left_out, note = without_score(scorer, data.columns, [by_similarity])
-    of_pairs = next(iter(by_similarity.values()))[~is_left_out]
-    values = np.array([order[data.label_names[label]] for label in data.labels or ()])[~is_left_out]
+    is_scored = ~is_left_out
+    scores = next(iter(by_similarity.values()))[is_scored]
+    label_values = [order[data.label_names[label]] for label in data.labels or ()]
+    values = np.array(label_values)[is_scored]
     by_label = {}
     for label, value in order.items():
         has_label = values == value
         if has_label.any():
-            by_label[label] = of_pairs[has_label]
-    keys = sentence_keys(data.columns)[~is_left_out]
-    interval = bootstrap_interval(of_pairs, values, keys=keys)
+            by_label[label] = scores[has_label]
+    keys = sentence_keys(data.columns)[is_scored]
+    interval = bootstrap_interval(scores, values, keys=keys)
     notes = [note] if note else []
-    return LabelScore(len(values), spearman(of_pairs, values), interval, by_label, notes)
+    return LabelScore(len(values), spearman(scores, values), interval, by_label, notes)

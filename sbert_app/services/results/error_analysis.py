@@ -21,26 +21,24 @@ from training.evaluation.metrics import why_undefined
 MAX_ERRORS = 5
 # The fewest pairs of a slice for which ρ is computed.
 MIN_PAIRS = 10
-NEGATIONS = frozenset(
-    [
-        "not",
-        "no",
-        "never",
-        "nobody",
-        "nothing",
-        "none",
-        "neither",
-        "nor",
-        "nowhere",
-        "without",
-        "cannot",
-    ]
-)
+NEGATIONS = {
+    "not",
+    "no",
+    "never",
+    "nobody",
+    "nothing",
+    "none",
+    "neither",
+    "nor",
+    "nowhere",
+    "without",
+    "cannot",
+}
 WORD = re.compile(r"\w+(?:'\w+)?")
 
 
 class RankedError(NamedTuple):
-    """A pair whose rank by score, from 0 to 1, is far from its rank by gold score. Rows of the source count from 1."""
+    """A pair whose rank by score, from 0 to 1, is far from its rank by gold score. ``row`` counts from 1."""
 
     row: int
     first: str
@@ -53,7 +51,7 @@ class RankedError(NamedTuple):
 
 @dataclass(frozen=True)
 class Slice:
-    """The pairs with one value of a property. If ``rho`` is None, ``why_none`` states the reason."""
+    """The pairs with the value ``name`` of the property ``by``. If ``rho`` is None, ``why_none`` states the reason."""
 
     by: str
     name: str
@@ -64,7 +62,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class ErrorAnalysis:
-    """The largest errors in both directions, largest first, and the slices."""
+    """The largest errors, scores that are too high and scores that are too low, largest first; and the slices."""
 
     over: list[RankedError]
     under: list[RankedError]
@@ -72,32 +70,32 @@ class ErrorAnalysis:
 
 
 def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
-    """The errors of a model on a data set."""
+    """The errors of a model on a data set whose pairs all have scores."""
     scores = result.scores_by("cosine")
     score_ranks = _unit_ranks(scores)
     gold_ranks = _unit_ranks(result.gold)
     differences = score_ranks - gold_ranks
+    # From the pair with the most underrated score to the most overrated one.
     order = np.argsort(differences, kind="stable")
-
     first, second = data.columns
 
-    def errors(places: np.ndarray) -> list[RankedError]:
+    def errors(pairs: np.ndarray) -> list[RankedError]:
         ranked = []
-        for place in places[:MAX_ERRORS].tolist():
+        for pair in pairs[:MAX_ERRORS].tolist():
             error = RankedError(
-                row=data.rows[place],
-                first=first[place],
-                second=second[place],
-                gold=float(result.gold[place]),
-                score=float(scores[place]),
-                gold_rank=float(gold_ranks[place]),
-                score_rank=float(score_ranks[place]),
+                row=data.rows[pair],
+                first=first[pair],
+                second=second[pair],
+                gold=float(result.gold[pair]),
+                score=float(scores[pair]),
+                gold_rank=float(gold_ranks[pair]),
+                score_rank=float(score_ranks[pair]),
             )
             ranked.append(error)
         return ranked
 
-    over = order[::-1][: (differences > 0).sum()]
-    under = order[: (differences < 0).sum()]
+    over = order[differences[order] > 0][::-1]
+    under = order[differences[order] < 0]
     # The words of each sentence, in a list for each column.
     words = []
     for column in data.columns:
@@ -123,6 +121,7 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
 
 
 def _length(a: list[str], b: list[str]) -> int:
+    """The class of a pair by the mean number of words: how many of two limits it exceeds."""
     mean = (len(a) + len(b)) / 2
     return (mean > 8) + (mean > 15)
 
@@ -132,11 +131,13 @@ def _is_negated(words: list[str]) -> bool:
 
 
 def _overlap(a: list[str], b: list[str]) -> int:
+    """The class of a pair by the share of distinct words in common: how many of two limits it reaches."""
     jaccard = len({*a} & {*b}) / max(len({*a} | {*b}), 1)
     return (jaccard >= 0.25) + (jaccard >= 0.5)
 
 
-# The names of the classes, and a function that returns the number of the class of a pair.
+# The names of the classes, and a function that returns the number of a pair's class, from 0, by the
+# words of its sentences.
 Slicing = tuple[tuple[str, ...], Callable[[list[str], list[str]], int]]
 SLICINGS: dict[str, Slicing] = {
     "mean length": (("up to 8 words", "9 to 15 words", "over 15 words"), _length),
@@ -149,5 +150,5 @@ SLICINGS: dict[str, Slicing] = {
 
 
 def _unit_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0 to 1; ties have their mean rank."""
+    """Ranks from 0 to 1. Equal values have the mean of their ranks."""
     return (scipy.stats.rankdata(values) - 1) / max(len(values) - 1, 1)

@@ -40,7 +40,7 @@ class Evaluation:
             returned.
         notes: sentences on the data, and on its overlap with the training data of the model.
         models: the models that were loaded, in this order.
-        texts: the columns that they have read; for RETRIEVAL the queries and the documents.
+        texts: the columns that the models have read; for RETRIEVAL the queries and the documents.
     """
 
     kind: str
@@ -63,7 +63,8 @@ def evaluate(
     """Evaluates a model on a data set by name.
 
     Args:
-        model: a name; for retrieval data, any name that `load_retriever` takes.
+        model: the name of a model; for retrieval data, any name that `load_retriever` takes, such as
+            all-MiniLM-L6-v2+bm25.
         load: opens a model by its name.
         threshold: criteria, separated by commas, for the similarity from which on pairs match. It is
             chosen on one half of the pairs and measured on the other half.
@@ -71,14 +72,15 @@ def evaluate(
             is relevant.
         keep_unknown: whether pairs count that have a text without known tokens.
 
-    Raises InputError if the data cannot be used like this, or the model cannot be opened.
+    Raises InputError if the arguments do not fit the data, or the data or the model cannot be opened.
     """
     name = DataName.parse(data)
     models: list[Model] = []
-    watched: dict[str, Any] = {"on_progress": watch.on_progress, "should_stop": watch.should_stop}
+    callbacks: dict[str, Any] = {"on_progress": watch.on_progress, "should_stop": watch.should_stop}
 
-    def opened(part: str) -> Model:
-        models.append(load(part))
+    def load_model(name: str) -> Model:
+        """Loads a model, and adds it to the models of the evaluation."""
+        models.append(load(name))
         return models[-1]
 
     if threshold and (name.is_retrieval or name.mteb_task is not None):
@@ -91,13 +93,13 @@ def evaluate(
         )
     if name.mteb_task is not None:
         task = find_task(name.mteb_task)
-        figures = evaluate_task(opened(model), task, home, **watched)
+        figures = evaluate_task(load_model(model), task, home, **callbacks)
         return Evaluation(MTEB, figures, (), models)
     if name.is_retrieval:
         judged = load_retrieval(data, home)
-        retriever = load_retriever(model, opened)
+        retriever = load_retriever(model, load_model)
         figures = scoring.evaluate(
-            retriever, judged, home, relevant_from=match_from or 0.0, **watched
+            retriever, judged, home, relevant_from=match_from or 0.0, **callbacks
         )
         texts = (judged.queries, judged.documents)
         return Evaluation(RETRIEVAL, figures, judged.notes, models, texts)
@@ -106,7 +108,7 @@ def evaluate(
     dataset = load_data(data, home, split="test")
     if not threshold:
         figures = scoring.evaluate(
-            opened(model), dataset, home, keep_unknown=keep_unknown, **watched
+            load_model(model), dataset, home, keep_unknown=keep_unknown, **callbacks
         )
         notes = [*dataset.notes, *figures["notes"]]
         overlap = overlap_with(ModelName.parse(model), dataset, home)
@@ -123,7 +125,7 @@ def evaluate(
     advice = advise(
         ModelName.parse(model),
         dataset,
-        lambda name: opened(str(name)),
+        lambda name: load_model(str(name)),
         home,
         criteria,
         match_from=match_from,

@@ -52,9 +52,11 @@ WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
 class ResultGrid:
     """Results by model and data. One thread fills the grid while others read it.
 
-    ``sizes`` are the numbers of pairs of the data sets that could be read, ``failures`` the reasons
-    why an estimate is missing, and ``overlaps`` the parts of the data that a model was trained on, if
-    that is known.
+    Attributes:
+        failures: the reason why a result is missing.
+        sizes: the number of pairs of each data set that could be read.
+        overlaps: the part of the data that the model was trained on, where its training data is
+            known.
     """
 
     models: list[str]
@@ -72,7 +74,10 @@ class ResultGrid:
     def estimate(
         self, model: str, data: str, metric: Metric, unread: bool = False
     ) -> Estimate | None:
-        """The estimate of one result, or of the mean over a row; ``unread`` uses pairs that no model was trained on."""
+        """The estimate of one result, or of the mean of a model's results; None if it is missing.
+
+        With ``unread`` it is on the pairs that no model of the grid was trained on.
+        """
         if data != AVERAGE and not unread:
             result = self.results.get((model, data))
             return None if result is None else result.estimate(metric)
@@ -80,7 +85,7 @@ class ResultGrid:
         return None if statistic is None else statistic.estimate(100)
 
     def unread(self, data: str) -> list[int] | None:
-        """The pairs that no model of the grid was trained on and that all can score; None if these are all pairs."""
+        """The pairs that no model of the grid was trained on and that all can score; None for all pairs."""
         excluded = set[int]()
         for (_, name), of_model in self.overlaps.items():
             if name == data:
@@ -116,7 +121,10 @@ class ResultGrid:
         return sentences / seconds if seconds else None
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """The lead of ``a`` over ``b`` on the pairs that no model of the grid was trained on; None if it is unknown."""
+        """The lead of ``a`` over ``b`` on the pairs that no model of the grid was trained on.
+
+        None if one of the results is missing, or fewer than two such pairs are left.
+        """
         first = self._statistic(a, data, metric, unread=True)
         second = self._statistic(b, data, metric, unread=True)
         if first is None or second is None:
@@ -124,6 +132,7 @@ class ResultGrid:
         return Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
+        """The correlation from -1 to 1. The arguments, and None, as in `estimate`."""
         names = [data]
         if data == AVERAGE:
             names = averaged([name for name in self.data if name in self.sizes])
@@ -147,8 +156,9 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
     """An empty grid. Raises InputError if it has no rows or columns, is too large, or a name cannot be read."""
     models = list(dict.fromkeys(text.strip() for text in models if text.strip()))
     data = list(dict.fromkeys(text.strip() for text in data if text.strip()))
+    missing = "data set" if models else "model"
     if not models or not data:
-        raise InputError(f"choose at least one {'data set' if models else 'model'}")
+        raise InputError(f"choose at least one {missing}")
     for model in models:
         ModelName.parse(model)
     if len(models) * len(data) > MAX_RESULTS:
@@ -177,7 +187,8 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
             except InputError as error:
                 grid.failures[model, name] = summary_of(error)
                 continue
-            scored, _ = result.measured(data)
+            # A correlation may be undefined although all scores are known.
+            scored, _ = result.without_unscored(data)
             why = why_undefined(next(iter(scored.scores.values())), scored.gold)
             if why:
                 grid.failures[model, name] = why
@@ -221,12 +232,13 @@ def with_scores(data: Dataset) -> Dataset:
 
 
 def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watch) -> EvalResult:
-    """Evaluates one model on one data set, from the cache if possible.
+    """Evaluates one model on one data set, or takes the result from the cache.
 
-    The score is NaN if the model knows no token of a text, or its score is not finite. Raises
+    The score of a pair is NaN if the model knows no token of a text, or gives no finite score. Raises
     InputError if the model cannot be loaded.
     """
     if spec.endpoint:
+        # An endpoint has no files.
         model_key = fingerprint(models.get(spec, VectorModel))
     else:
         model_key = model_fingerprint(spec, models.home)
@@ -276,18 +288,18 @@ MAX_BYTES = 100 << 20
 
 
 def model_fingerprint(model: ModelName, home: Path) -> str:
-    """The key of the files and the pooling of a model. Raises InputError if it cannot be resolved."""
+    """A key of the name, the files and the pooling of a model. Raises InputError if the model is not found."""
     name = replace(model, pooling=None)
     return digest([VERSION, str(name), model.pooling or "", *_files(model, home_folder(home))])
 
 
 def data_fingerprint(data: Dataset) -> str:
-    """The key of the sentences and the gold scores."""
+    """A key of the sentences and the gold scores of a data set."""
     return digest([*chain.from_iterable(data.columns), *map(repr, data.scores or ())])
 
 
 def _files(model: ModelName, home: Path) -> list[str]:
-    """A text for each file of a model; none if the model has no files."""
+    """The names, sizes and modification times of a model's files; [] if it has no files."""
     _, folder = find_opener(model, home)
     if folder is not None:
         stats = _stat(folder.path)
@@ -300,13 +312,17 @@ def _files(model: ModelName, home: Path) -> list[str]:
     if model.name == GLOVE:
         paths = [glove_folder(home).path]
     for path in map(Path.expanduser, paths):
+        # Without a prefix the second path is empty, which means the working directory.
         if path.name and path.exists():
             return _stat(path)
     return []
 
 
 def _stat(path: Path) -> list[str]:
-    """The names, sizes and modification times of a folder's files, or of a file and others with the same stem."""
+    """The names, sizes and modification times of a folder's files, or of a file and others with the same stem.
+
+    The words of an array of word vectors are in such a file, for example.
+    """
     stats = []
     try:
         if path.is_dir():
@@ -328,7 +344,7 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     It is known for built-in cross-encoders and for runs; other models have none. Data from the Hub
     and deleted files are left out.
     """
-    rows: list[Dataset] = []
+    datasets: list[Dataset] = []
     ids = set[str]()
     # Edited configs may form a cycle.
     while model.run_id is not None:
@@ -341,14 +357,15 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
         if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
             # An upload may have been deleted.
             with suppress(UserFacingError):
-                rows[:0] = [training_data(*part, config.seed, home) for part in config.parts]
+                # Before the data of the later runs.
+                datasets[:0] = [training_data(*part, config.seed, home) for part in config.parts]
         model = ModelName.parse(config.base)
     if model.name in CROSS_ENCODERS:
-        rows.insert(0, training_data("stsb:train", "regression", home=home))
-    return rows
+        datasets.insert(0, training_data("stsb:train", "regression", home=home))
+    return datasets
 
 
 def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:
     """The part of ``data`` that a model was trained on; None if its training data is unknown."""
-    rows = trained_on(model, home)
-    return overlap(data, rows, default_encode(home)) if rows else None
+    datasets = trained_on(model, home)
+    return overlap(data, datasets, default_encode(home)) if datasets else None

@@ -54,6 +54,7 @@ class PrecomputedResults:
     machine: dict[str, str]
     command: str
     measured: str
+    # As in a grid without failures, whose models were not trained on the data.
     failures: ClassVar[Mapping[tuple[str, str], str]] = {}
     overlaps: ClassVar[Mapping[tuple[str, str], Overlap]] = {}
 
@@ -88,16 +89,17 @@ class PrecomputedResults:
 
 
 def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], str]:
-    """The pairs of `SCORED_DATA`, results of a few models, and when and where `scripts/measure_examples.py` made them.
+    """The pairs of `SCORED_DATA`, results of a few models, and the time and place of the measurement.
 
-    The speed of a model is taken from the table that ships, so that all pages state the same.
-    Raises InputError if the data cannot be loaded.
+    `scripts/measure_examples.py` made them. The speed of a model is taken from the table that ships,
+    so that all pages state the same. Raises InputError if the data cannot be loaded.
     """
     data = load_data(SCORED_DATA, home)
     speeds = read_document(SHIPPED, PrecomputedResults).speeds
     with np.load(SHIPPED_SCORES) as arrays:
         scores_of: dict[str, dict[str, np.ndarray]] = {}
         for key, array in arrays.items():
+            # MODEL/SIMILARITY or MODEL/cost. The other key is "made".
             model, slash, name = key.rpartition("/")
             if slash:
                 scores_of.setdefault(model, {})[name] = array
@@ -124,7 +126,7 @@ class System:
     """One of our own systems or of the paper's.
 
     Attributes:
-        figures: Spearman ρ ×100 of the cosine by data set, one for each seed in the same order.
+        figures: Spearman ρ ×100 of the cosine by data set, in a list with one figure for each seed.
         made_of: the training data of one of our own systems, in words.
         std: the standard deviation over ten seeds that the paper states for its means.
         speed: sentences per second.
@@ -150,12 +152,15 @@ class System:
         return len(next(iter(self.figures.values())))
 
     def _by_seed(self, data: Iterable[str]) -> list[float]:
+        """The mean over data sets of each seed."""
         figures = [self.figures[name] for name in data]
         return [statistics.fmean(of_seed) for of_seed in zip(*figures, strict=True)]
 
 
 @dataclass(frozen=True)
 class Systems:
+    """``assets/systems.json``: our own systems, the day of the measurement, and the command."""
+
     systems: list[System]
     measured: str
     command: str
@@ -163,27 +168,22 @@ class Systems:
 
 @lru_cache(maxsize=1)
 def shipped_systems() -> list[System]:
+    """Our own systems, read once."""
     return read_document(SHIPPED_SYSTEMS, Systems).systems
 
 
 PAPER = "Reimers & Gurevych 2019"
 PAPER_COLUMNS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "sickr")
-PAPER_SIZES = {
-    "sts12": 3_108,
-    "sts13": 1_500,
-    "sts14": 3_750,
-    "sts15": 3_000,
-    "sts16": 1_186,
-    "stsb:test": 1_379,
-}
+# The number of pairs of the test sets that people have as files of these names.
+PAPER_SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "sts16": 1_186}
 
 
 # Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table
 # 2 has only STSb test, and some models that were trained on STSb. The speeds are the highest of
 # Table 7, on an Intel i7-5820K.
 TABLE_1, TABLE_2 = read_document(asset("paper.json"), dict[str, list[System]]).values()
-FIRST = "Table 1"
-PAPER_TABLES = {"none": [], FIRST: TABLE_1, "Tables 1 and 2": TABLE_1 + TABLE_2}
+DEFAULT_PAPERS = "Table 1"
+PAPER_TABLES = {"none": [], DEFAULT_PAPERS: TABLE_1, "Tables 1 and 2": TABLE_1 + TABLE_2}
 
 
 def paper_column(data: str, size: int | None) -> str | None:
@@ -191,7 +191,8 @@ def paper_column(data: str, size: int | None) -> str | None:
     for column in PAPER_COLUMNS:
         if data in (column, f"{column}:test"):
             return column
-    stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
+    file_name = data.replace("\\", "/").rpartition("/")[2]
+    stem = file_name.partition(".")[0].lower()
     # A file named sts12 is the paper's only if it has as many pairs.
     if size is not None and PAPER_SIZES.get(stem) == size:
         return stem

@@ -42,10 +42,14 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EvalResult:
-    """The scores of N pairs under each similarity, float32 (N,); a cross-encoder has only `SCORE`.
+    """The result of a model on N pairs.
 
-    The model read ``num_sentences`` distinct sentences in ``seconds``. The ``keys`` of the pairs
-    (`sentence_keys`) let intervals take into account that pairs share sentences.
+    Attributes:
+        scores: the scores under each similarity, float32 (N,); a cross-encoder has only `SCORE`.
+        gold: the gold scores, float64 (N,).
+        num_sentences: the number of distinct sentences, which the model read in ``seconds``.
+        keys: the `sentence_keys` of the pairs, by which intervals take into account that pairs
+            share sentences.
     """
 
     scores: dict[str, np.ndarray]
@@ -61,19 +65,20 @@ class EvalResult:
         """The pairs whose score is NaN: the model knows no token of a text, or its score is not finite."""
         return np.flatnonzero(np.isnan(next(iter(self.scores.values())))).tolist()
 
-    def measured(self, data: Dataset) -> tuple[EvalResult, Dataset]:
+    def without_unscored(self, data: Dataset) -> tuple[EvalResult, Dataset]:
         """The result and the data without pairs that have no score."""
         if not self.left_out:
             return self, data
-        return self._scored, data.select(self._rows)
+        return self._scored, data.select(self._scored_rows)
 
     @cached_property
-    def _rows(self) -> list[int]:
+    def _scored_rows(self) -> list[int]:
         return np.delete(np.arange(len(self.gold)), self.left_out).tolist()
 
     @cached_property
     def _scored(self) -> EvalResult:
-        return self.select(self._rows)
+        """The result without the pairs that have no score."""
+        return self.select(self._scored_rows)
 
     def select(self, rows: Sequence[int]) -> EvalResult:
         """The result of some of the pairs."""
@@ -108,6 +113,7 @@ class EvalResult:
         statistic = self.statistic(metric)
         if metric.statistic == "spearman":
             return statistic.estimate(100)
+        # The interval of Pearson's correlation is studentised, so the replicates are not enough.
         scores = self.scores_by(metric.similarity)
         interval = bootstrap_interval(scores, self.gold, metric.statistic, keys=self.keys)
         return Estimate(100 * statistic.value, 100 * interval.low, 100 * interval.high)
@@ -129,7 +135,10 @@ def data_label(name: str) -> str:
 
 
 class Standing(NamedTuple):
-    """The bounds of the rank of a system, from 1. A ``tied`` system does not differ significantly from the first."""
+    """The lowest and highest rank that a system may have, from 1.
+
+    A ``tied`` system does not differ significantly from the first.
+    """
 
     name: str
     tied: bool
@@ -138,11 +147,14 @@ class Standing(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Standings, best first, and the confidence that the system of a row is better than the system of a column.
+    """The order of systems, and the significance of their differences.
 
-    The confidence is 1 − p / 2 of a two-sided test, not the probability that a single run is
-    better; None if the two cannot be compared. ``p_values`` are corrected by Holm's procedure over
-    all pairs of systems, and have the better system first.
+    Attributes:
+        standings: the systems, best first.
+        above: the confidence that the system of the row is better than the system of the column, in
+            the order of ``standings``: 1 − p / 2 of a two-sided test, not the probability that a
+            single run is better. None if the two cannot be compared.
+        p_values: by the better and the worse system, corrected by Holm's procedure over all pairs.
     """
 
     standings: list[Standing]
@@ -168,8 +180,8 @@ def rank(
 ) -> Ranking:
     """The ranking of ``names``, which are sorted by quality, best first.
 
-    ``compare`` returns the lead of one system over another, and the two-sided p-value; None if it
-    is unknown.
+    ``compare`` returns the lead of the first system over the second, and the two-sided p-value; None
+    if the two cannot be compared.
     """
     leads = {}
     raw_p_values = {}
@@ -214,8 +226,8 @@ def rank(
 def holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """The p-values, corrected by Holm's procedure.
 
-    The least of n is multiplied by n, the next one by n − 1, and so on. A product below an earlier
-    one is raised to it.
+    The least of n p-values is multiplied by n, the next one by n − 1, and so on. No corrected p-value
+    is below that of a smaller p-value.
     """
     corrected = dict[tuple[str, str], float]()
     least = 0.0

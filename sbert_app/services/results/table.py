@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sbert_app.services.results.grid import ResultGrid
 from sbert_app.services.results.precomputed import (
-    FIRST,
+    DEFAULT_PAPERS,
     PAPER,
     PAPER_TABLES,
     PrecomputedResults,
@@ -40,6 +40,8 @@ Results = ResultGrid | PrecomputedResults
 
 
 class TableColumn(NamedTuple):
+    """A data set or `AVERAGE`. ``pairs`` is the number of its pairs, None for the average."""
+
     name: str
     label: str
     pairs: int | None
@@ -69,9 +71,13 @@ class TableRow:
 class ResultTable:
     """A table of results.
 
-    ``best`` has, for each column, the models with the highest printed value among the models that
-    were not trained on it. Systems and the paper's rows are not compared. ``overlaps`` are sentences on
-    the data that models have read.
+    Attributes:
+        rows: the models, measured by the app.
+        system_rows: our own systems, measured beforehand.
+        paper_rows: the models of the paper, with its figures.
+        best: for each column, the models with the highest printed value among ``rows``, except
+            models that were trained on the column.
+        overlaps: sentences on the data that models were trained on.
     """
 
     metric: Metric
@@ -83,8 +89,12 @@ class ResultTable:
     overlaps: list[str]
 
 
-def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTable:
-    """The table of results under one metric. For Spearman ρ of the cosine it includes systems and the paper's rows."""
+def tabulate(results: Results, metric: Metric, papers: str = DEFAULT_PAPERS) -> ResultTable:
+    """The table of results under one metric.
+
+    For Spearman ρ of the cosine it includes our own systems and the rows of ``papers``, a key of
+    `PAPER_TABLES`; neither if that table is empty.
+    """
     names = [*results.data]
     if averaged_of(results):
         names.append(AVERAGE)
@@ -146,18 +156,20 @@ def _was_trained_on(results: Results, model: str, name: str) -> bool:
 
 def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow]:
     """The rows of systems that were measured elsewhere. They have an average only if they have all data sets."""
+    # The keys of ``figures``, by the names of the data sets.
     keys = {name: paper_column(name, results.sizes.get(name)) or name for name in results.data}
     names = averaged_of(results)
     rows = []
     for system in systems:
+        # A column is the mean over one data set, or over several.
         columns = {name: [key] for name, key in keys.items() if key in system.figures}
         if names and all(name in columns for name in names):
             columns[AVERAGE] = [keys[name] for name in names]
         estimates = {}
         deviations = {}
-        for name, of_name in columns.items():
-            estimates[name] = Estimate(system.mean(of_name), nan, nan)
-            deviations[name] = system.deviation(of_name)
+        for name, sets in columns.items():
+            estimates[name] = Estimate(system.mean(sets), nan, nan)
+            deviations[name] = system.deviation(sets)
         if columns:
             row = TableRow(
                 system.label,
@@ -173,14 +185,17 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
 
 
 def averaged_of(results: Results) -> list[str]:
-    """The data sets of ``results`` that enter the average. A set that could not be read does not."""
+    """The data sets of ``results`` that enter the average, as `averaged`; they must have been read."""
     return averaged([name for name in results.data if name in results.sizes])
 
 
 def rank_models(
     results: Results, data: str, metric: Metric, models: Sequence[str] | None = None
 ) -> Ranking:
-    """The ranking of models on a data set, or on average, by the paired bootstrap on pairs that none was trained on."""
+    """The ranking of models on a data set or `AVERAGE`, by the paired bootstrap.
+
+    It uses the pairs that no model was trained on. By default all models are ranked.
+    """
     values = {}
     for model in models or results.models:
         estimate = results.estimate(model, data, metric, unread=True)
@@ -210,7 +225,7 @@ _LATEX = str.maketrans(
 
 
 def markdown(table: ResultTable) -> str:
-    """A GitHub table with the metric and the intervals."""
+    """The table in the Markdown of GitHub, with the metric and the intervals."""
     heads = [column.label.translate(_MARKDOWN) for column in table.columns]
     lines = [
         f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |",
@@ -226,7 +241,7 @@ def markdown(table: ResultTable) -> str:
 
 
 def latex(table: ResultTable) -> str:
-    """A booktabs tabular."""
+    """The table in LaTeX, a tabular with the rules of booktabs, and the intervals."""
     heads = " & ".join(column.label.translate(_LATEX) for column in table.columns)
     lines = [
         f"% {_metric(table)}; in brackets the 95% interval",
@@ -278,6 +293,7 @@ def _cells(row: TableRow, table: ResultTable, bold: str, bounds: str) -> list[st
         value = f"{estimate.value:.2f}"
         if name in row.trained_on:
             value += MARK
+        # Systems and the rows of the paper are not compared.
         if row.model in table.best[name] and row in table.rows:
             value = bold.format(value)
         if not isnan(estimate.low):

@@ -54,9 +54,10 @@ MAX_CLASSES = 100
 
 @dataclass(frozen=True)
 class ClassificationData:
-    """Sentences in one column, or pairs of sentences in two, each with a class.
+    """Rows with a class each: a sentence in one column, or a pair of sentences in two.
 
-    ``pairs`` are pairs of related rows, such as the two sentences of a pair.
+    ``pairs`` are the numbers of two related rows each, such as the rows of two sentences that were
+    a pair.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ClassificationData:
 
     @property
     def classes(self) -> list[tuple[str, int]]:
+        """The classes with their numbers of rows, the largest first."""
         return Counter(self.labels).most_common()
 
     @property
@@ -82,9 +84,9 @@ class ClassificationData:
 class TransferScore:
     """The accuracies of the folds, from 0 to 1.
 
-    ``majority`` is the accuracy of always predicting the largest class. ``seconds`` are the times
-    to encode, and to fit and score. ``note`` states how many rows are left out; "" if there are
-    none.
+    ``majority`` is the accuracy of always predicting the largest class. ``seconds`` are the time of
+    encoding, and the time of fitting and scoring. ``note`` states how many rows are left out; "" if
+    there are none.
     """
 
     model: str
@@ -105,7 +107,7 @@ class TransferScore:
 
 
 def read_labelled(path: Path | str) -> ClassificationData:
-    """Reads (sentence, label) or (sentence1, sentence2, label) from a file; its path may name its encoding.
+    """Reads (sentence, label) or (sentence1, sentence2, label) from a file. Its path may name its encoding.
 
     Raises InputError if a column is missing, or fewer than two classes with two rows each remain.
     """
@@ -131,7 +133,8 @@ def _labelled(
         for cell in cells[column]:
             texts.append("" if cell is None else str(cell).strip())
         columns.append(texts)
-    # Each row has its texts, followed by its class.
+    # Each row has its texts, followed by its class. Data sets of the Hub have the label -1 where it
+    # is unknown.
     rows = list(zip(*columns, strict=True))
     complete = [row for row in rows if all(row) and row[-1].lower() not in UNSURE | {"-1"}]
     notes = []
@@ -174,7 +177,7 @@ def score_transfer(
     started = time.perf_counter()
     features, is_usable, note = _features(model, data, watch)
     encoded = time.perf_counter()
-    classes, targets = np.unique(np.array(data.labels)[is_usable], return_inverse=True)
+    _, targets = np.unique(np.array(data.labels)[is_usable], return_inverse=True)
     sizes = np.bincount(targets)
     # A classifier cannot be fitted to a single class.
     if (sizes >= 2).sum() < 2:
@@ -187,8 +190,9 @@ def score_transfer(
         # The matrices are too small for a second thread to help.
         with threadpool_limits(1, user_api="blas"):
             classifier = _fit(features[train], targets[train])
-        accuracies.append(float((classifier.predict(features[test]) == targets[test]).mean()))
-    majority = float(np.bincount(targets, minlength=len(classes)).max() / len(targets))
+        is_correct = classifier.predict(features[test]) == targets[test]
+        accuracies.append(float(is_correct.mean()))
+    majority = float(sizes.max() / len(targets))
     seconds = (encoded - started, time.perf_counter() - encoded)
     return TransferScore(model.name, model.pooling, tuple(accuracies), majority, seconds, note)
 
@@ -200,6 +204,7 @@ def _splits(
     # scikit-learn takes a second to import.
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+    # The first argument of ``split`` is for the features, of which only the number of rows counts.
     if len(np.unique(groups)) < len(groups):
         grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=SEED)
         return grouped.split(targets, targets, groups)
@@ -210,10 +215,12 @@ def _splits(
 def _features(
     model: VectorModel | SparseModel, data: ClassificationData, watch: Watch
 ) -> tuple[Vectors, np.ndarray, str]:
-    """The features of usable rows, which rows are usable, bool (rows,), and a sentence on the other rows.
+    """Computes the features of rows whose texts have known tokens and finite vectors.
 
-    Features are (N, D) for sentences and (N, 2D) for pairs, scaled to a mean squared norm of
-    ``MEAN_SQUARED_NORM``.
+    Returns:
+        The features of the N usable rows, (N, D) for sentences and (N, 2D) for pairs, scaled to a
+        mean squared norm of `MEAN_SQUARED_NORM`; whether each row is usable, bool (rows,); and a
+        sentence on the other rows, "" if there are none.
     """
     watch.report(0.0, "Encoding")
     texts = list(chain.from_iterable(data.columns))
@@ -229,6 +236,7 @@ def _features(
             v = scipy.sparse.csr_matrix(v)
             features = scipy.sparse.hstack([abs(u - v), u.multiply(v)])
             vectors = scipy.sparse.csr_matrix(features)
+    # A sum is finite only if all features of the row are.
     sums = np.asarray(vectors.sum(axis=1)).ravel()
     is_left_out, note = without_score(model, data.columns, [{"": sums}])
     vectors = vectors[~is_left_out]
@@ -238,18 +246,18 @@ def _features(
 
 
 def _fit(features: Vectors, targets: np.ndarray) -> Any:
-    """Fits logistic regression, with C selected on a tenth of the training rows."""
+    """Fits logistic regression. C is selected on a tenth of the training rows, if the others have all classes."""
     from sklearn.linear_model import LogisticRegression
 
-    held_out = np.random.default_rng(SEED).random(len(targets)) < 0.1
-    has_rows = np.bincount(targets[~held_out], minlength=int(targets.max()) + 1) > 0
+    is_held_out = np.random.default_rng(SEED).random(len(targets)) < 0.1
+    sizes = np.bincount(targets[~is_held_out], minlength=int(targets.max()) + 1)
     best = C_VALUES[1]
-    if held_out.any() and has_rows.all():
+    if is_held_out.any() and sizes.all():
 
         def accuracy(c: float) -> float:
             classifier = LogisticRegression(C=c, max_iter=300)
-            classifier.fit(features[~held_out], targets[~held_out])
-            return float(classifier.score(features[held_out], targets[held_out]))
+            classifier.fit(features[~is_held_out], targets[~is_held_out])
+            return float(classifier.score(features[is_held_out], targets[is_held_out]))
 
         best = max(C_VALUES, key=accuracy)
     return LogisticRegression(C=best, max_iter=300).fit(features, targets)
@@ -257,6 +265,8 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
 
 @dataclass(frozen=True)
 class TransferTask:
+    """A task of the paper's section 5: its repository on the Hub, and the column of the classes."""
+
     title: str
     repo: str
     label: str = "label"
@@ -288,12 +298,14 @@ def load_task(name: str, home: Path) -> ClassificationData:
     return _labelled(reading, columns, task.label)
 
 
-NAMES = {
+# The genres of STSb, by their names in its files.
+GENRES = {
     "main-news": "news",
     "main-captions": "captions",
     "main-forums": "forums",
     "main-forum": "forums",
 }
+# The columns of these files.
 GENRE = 0
 SCORE = 4
 FIRST = 5
@@ -309,13 +321,13 @@ def sentences_by_genre(home: Path) -> ClassificationData:
     rows = _rows(home)
     for row in rows:
         for sentence in (row[FIRST], row[SECOND]):
-            genres.setdefault(sentence, set()).add(NAMES[row[GENRE]])
+            genres.setdefault(sentence, set()).add(GENRES[row[GENRE]])
     genre_of = {sentence: names.pop() for sentence, names in genres.items() if len(names) == 1}
-    place = {sentence: number for number, sentence in enumerate(genre_of)}
+    number_of = {sentence: number for number, sentence in enumerate(genre_of)}
     pairs = []
     for row in rows:
-        if row[FIRST] in place and row[SECOND] in place:
-            pairs.append((place[row[FIRST]], place[row[SECOND]]))
+        if row[FIRST] in number_of and row[SECOND] in number_of:
+            pairs.append((number_of[row[FIRST]], number_of[row[SECOND]]))
     columns = (list(genre_of),)
     labels = list(genre_of.values())
     return ClassificationData("STSb dev by genre", columns, labels, pairs=tuple(pairs))
@@ -331,7 +343,7 @@ def pairs_by_genre(home: Path) -> Path:
             writer = csv.writer(out)
             writer.writerow(["sentence1", "sentence2", "score", "topic"])
             for row in rows:
-                writer.writerow([row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]])
+                writer.writerow([row[FIRST], row[SECOND], row[SCORE], GENRES[row[GENRE]]])
     return file
 
 
@@ -339,7 +351,7 @@ def _rows(home: Path) -> list[list[str]]:
     """The rows of STSb dev. Raises InputError for the Hub's copy of the benchmark, which has no genres."""
     lines = (stsb_folder(home).path / "sts-dev.csv").read_text(encoding="utf-8").split("\n")
     rows = [line.split("\t") for line in lines if line.strip()]
-    if not all(row[GENRE] in NAMES for row in rows):
+    if not all(row[GENRE] in GENRES for row in rows):
         raise InputError(
             "this copy of the STS benchmark comes from the Hub and does not contain the genres; upload a file instead"
         )

@@ -9,9 +9,12 @@ from typing import NamedTuple
 
 
 class HomeEntry(NamedTuple):
-    """A folder or file of the home folder, with patterns of its files, in which * also matches a slash.
+    """A folder or file of the home folder.
 
     Attributes:
+        name: its path, or the beginning of its path.
+        what: its content, in words.
+        files: patterns of the files in it, in which * also matches a slash.
         is_work: whether it is people's work, which cannot be rebuilt or fetched again.
     """
 
@@ -21,6 +24,7 @@ class HomeEntry(NamedTuple):
     is_work: bool = False
 
 
+# A file belongs to the first entry whose name its path begins with.
 HOME = (
     HomeEntry(
         "runs/",

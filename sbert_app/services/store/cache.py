@@ -49,6 +49,7 @@ class DiskCache:
         self.shipped = shipped
 
     def get(self, key: str) -> np.ndarray | None:
+        """The array that `put` stored; None if it is absent."""
         arrays = self.get_arrays(key) or {}
         return arrays.get(SINGLE)
 
@@ -64,6 +65,7 @@ class DiskCache:
         return array
 
     def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
+        """The arrays of a key, by name; None if they are absent."""
         name = f"{key}.npz"
         for folder in filter(None, (self.folder, self.shipped)):
             try:
@@ -84,6 +86,7 @@ class DiskCache:
         return None
 
     def put_arrays(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Stores the arrays of a key, and removes the least recently used files if there are too many bytes."""
         if sum(array.nbytes for array in arrays.values()) > self.max_bytes:
             return
         try:
@@ -100,7 +103,7 @@ def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None
     """Removes the least recently used files, but not ``spared``, until at most ``max_bytes`` remain."""
     entries = []
     for file in files:
-        # Another process may have removed it.
+        # Another process may have removed the file.
         with suppress(FileNotFoundError):
             stat = file.stat()
             entries.append((stat.st_mtime_ns, stat.st_size, file))
@@ -112,9 +115,10 @@ def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None
 
 
 class LRUCache(Generic[K, V]):
-    """Objects in memory, limited in total size and number. Thread-safe. The newest entry stays even if it is larger.
+    """Objects in memory, limited in total size and number. Thread-safe.
 
-    By default the size of each object is 1.
+    The newest object stays even if it is larger than ``max_size``. By default each object has the
+    size 1.
     """
 
     def __init__(
@@ -157,6 +161,7 @@ class LRUCache(Generic[K, V]):
             return iter(list(self._entries))
 
     def remove(self, condition: Callable[[K], bool]) -> None:
+        """Removes the objects whose keys fulfil a condition."""
         with self._lock:
             for key in list(filter(condition, self._entries)):
                 del self._entries[key]

@@ -37,7 +37,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 def read_document(path: Path, kind: type[Document]) -> Document:
     """The record in a file. Raises FileNotFoundError if it does not exist, InputError if it cannot be read."""
     try:
-        # Reading a pipe would block.
+        # Reading a named pipe would wait for a writer.
         if not path.is_file() and path.exists():
             raise unreadable(path, "it is not a file")
         return _adapter(kind).validate_json(path.read_bytes())
@@ -63,7 +63,7 @@ def write_document(path: Path, document: object) -> None:
     except OSError as error:
         raise unwritable(path, error) from error
     except ValueError as error:
-        # pydantic cannot serialise half a character.
+        # pydantic cannot serialise a lone surrogate.
         raise InputError(HALF_A_CHARACTER.format("the text")) from error
 
 
@@ -80,7 +80,9 @@ def check_text(text: str, what: str) -> str:
 
 
 def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document | None]]:
-    r"""Yields number and record of each line of a JSON Lines file; None for a damaged line. Only "\n" ends a line.
+    r"""Yields each line of a JSON Lines file: its number from 1, and its record, None if it is damaged.
+
+    Only "\n" ends a line, as other line ends may be in texts. Empty lines are left out.
 
     Raises InputError if the file does not exist or cannot be read.
     """
@@ -136,7 +138,7 @@ class DocumentStore(Generic[Document]):
             raise InputError(f"there is no {self.what} {key!r:.82}") from None
 
     def list(self) -> Listing[Document]:
-        """All records, except records that are deleted at the same time."""
+        """All records. A record that is deleted while they are read is left out."""
         documents = {}
         damaged = []
         for key in self.ids():
@@ -197,7 +199,7 @@ class DocumentStore(Generic[Document]):
             raise unwritable(self.folder, error) from error
 
     def _place(self, path: Path) -> Path:
-        """The file or the folder of a record."""
+        """The entry of ``self.folder`` that a record has: its file, or the folder with its file ``path``."""
         return self.folder / path.relative_to(self.folder).parts[0]
 
     def ids(self) -> Iterator[str]:
@@ -205,7 +207,8 @@ class DocumentStore(Generic[Document]):
 
         Raises InputError if the folder cannot be read.
         """
-        file_suffix, _, inner = self.suffix.partition("/")
+        # For ".json" the name inside is "", and for "/job.json" the suffix of the folder is "".
+        file_suffix, _, name_inside = self.suffix.partition("/")
         try:
             names = sorted(path.name for path in self.folder.iterdir())
         except FileNotFoundError:
@@ -215,12 +218,12 @@ class DocumentStore(Generic[Document]):
         for name in names:
             key = name.removesuffix(file_suffix)
             has_id = name.endswith(file_suffix) and is_id(key)
-            if has_id and os.path.lexists(self.folder / name / inner):
+            if has_id and os.path.lexists(self.folder / name / name_inside):
                 yield key
 
 
 def unreadable(path: Path, why: str | OSError) -> InputError:
-    """The error for a file of the home folder that cannot be read."""
+    """The error for a file of the home folder that cannot be read. Visitors do not see the path of the home folder."""
     if isinstance(why, OSError):
         why = why.strerror or str(why)
     sentence = f"cannot be read ({why}); repair it, or remove it"

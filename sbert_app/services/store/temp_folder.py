@@ -19,6 +19,7 @@ from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.services")
 
+# The folders of results. Uploads are beside them.
 RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports", "taken")
 KEPT_SECONDS = 24 * 3600.0
 # An incomplete file that was not written for this long belongs to a process that has ended.
@@ -35,7 +36,7 @@ class TempFolder:
     def check_room(self, more: int = 0) -> None:
         """Raises InputError if ``more`` bytes do not fit."""
         if more + folder_size(self.path) > self.most:
-            raise InputError(is_full(self.most))
+            raise InputError(full_message(self.most))
 
     def results(self, kind: str) -> Path:
         """The folder of one kind of `RESULTS`. Raises InputError if the folder is full."""
@@ -52,22 +53,23 @@ class TempFolder:
 
     def clean(self) -> None:
         """Removes uploads and results that are older than a day, and incomplete files of processes that have ended."""
-        for kind in (*RESULTS, ""):
-            folder = self.path / kind
+        result_folders = [self.path / kind for kind in RESULTS]
+        for folder in (*result_folders, self.path):
             if not folder.is_dir():
                 continue
             for part in folder.iterdir():
-                if kind or part.name not in RESULTS:
+                if part not in result_folders:
                     _remove_unused(part)
             sweep(folder, UNTOUCHED_SECONDS)
 
 
 def _remove_unused(part: Path) -> None:
-    """Removes a part after a day. If it cannot be removed, as on a read-only disk, this is logged."""
+    """Removes a part a day after its last change. If it cannot be removed, as on a read-only disk, this is logged."""
     try:
         is_folder = _is_folder(part)
         files = [part, *part.rglob("*")] if is_folder else [part]
-        if max(file.lstat().st_mtime for file in files) >= time.time() - KEPT_SECONDS:
+        last_change = max(file.lstat().st_mtime for file in files)
+        if last_change >= time.time() - KEPT_SECONDS:
             for folder in filter(_is_folder, files):
                 sweep(folder, UNTOUCHED_SECONDS)
         elif is_folder:
@@ -75,13 +77,14 @@ def _remove_unused(part: Path) -> None:
         else:
             part.unlink()
     except FileNotFoundError:
-        # Another process has removed it, or one of its files is being written.
+        # Another process has removed the part, or a temporary file in it has got its final name.
         return
     except OSError as error:
         log.warning("%s is old and cannot be removed: %s", part, error.strerror or error)
 
 
 def _is_folder(path: Path) -> bool:
+    # What a link points to is not removed.
     return path.is_dir() and not path.is_symlink()
 
 
@@ -92,11 +95,13 @@ def keep_copy(source: Path, target: Path) -> Path:
         try:
             os.link(source, target)
         except OSError:
+            # The target may be on another disk, or on one without links.
             shutil.copyfile(source, target)
     except OSError as error:
         raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
     return target
 
 
-def is_full(most: float) -> str:
+def full_message(most: float) -> str:
+    """The error message for a folder that may have ``most`` bytes."""
     return f"the folder for uploads and results is full ({format_bytes(most)}); files in it are removed after a day"
