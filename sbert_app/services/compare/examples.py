@@ -18,7 +18,7 @@ class ExamplePair(NamedTuple):
 
     Attributes:
         expected: the lowest and the highest score that the definitions of the scale allow.
-        gold: the score of the annotators, if the pair is from STSb dev.
+        gold: the score of the annotators from 0 to 5, if the pair is from STSb dev.
     """
 
     name: str
@@ -55,8 +55,8 @@ def random_stsb_pair(home: Path) -> ExamplePair:
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
     first, second = data.columns
-    scores = data.scores or []
-    return ExamplePair("STSb dev", first[row], second[row], GOLD_LESSON, gold=float(scores[row]))
+    gold = float((data.scores or ())[row])
+    return ExamplePair("STSb dev", first[row], second[row], GOLD_LESSON, gold=gold)
 
 
 def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
