@@ -68,7 +68,8 @@ class EmbeddingCache:
             lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes,
         )
         self._locks: dict[str, threading.Lock] = {}
-        # The keys of data sets and of the example, whose content stays the same.
+        # The keys of data sets and of the example, whose content stays the same. These corpora may
+        # have been evicted.
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
@@ -136,7 +137,7 @@ class EmbeddingCache:
 
 
 def _of_corpus(embedded: EmbeddedCorpus, corpus: Corpus) -> EmbeddedCorpus:
-    """The vectors with this corpus. They may be those of another one, with equal sentences but other columns."""
+    """The vectors with this corpus. A corpus with equal sentences and other columns has the same vectors."""
     return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
 
 

@@ -47,11 +47,12 @@ def run_groups(home: Path) -> dict[str, RunGroup]:
 def _group(key: str, path: Path, stamp: int) -> RunGroup:
     """The group of an experiment. Pages ask every second, so it is cached until the ``stamp`` of its file changes."""
     record = read_document(path, ExperimentRecord)
-    name = f"folds: {record.name} by {record.by}"
     if record.kind == SWEEP:
         name = f"sweep: {ablation(record.name).title.lower()} {key}"
-    if record.kind == SEEDS:
+    elif record.kind == SEEDS:
         name = f"{record.name}, seeds {record.by} {key}"
+    else:
+        name = f"folds: {record.name} by {record.by}"
     runs = frozenset(plan.run for plan in record.runs if plan.run)
     return RunGroup(key, name, runs, differ_in_seed=record.kind == SEEDS)
 
