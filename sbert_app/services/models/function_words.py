@@ -48,9 +48,9 @@ FOREIGN_SPLIT = 1.25
 
 
 def other_language(text: str, subwords: int, vocabulary: int) -> str:
-    """The language of a text, if an English model was not trained on it.
+    """The language of a text that a model for English was not trained on.
 
-    "" for English, if the language is uncertain, and for a multilingual model.
+    "" for a text in English, if the language is uncertain, and for a multilingual model.
     ``subwords`` is the number of sub-words of the text, ``vocabulary`` the number of sub-words that
     the model knows.
     """

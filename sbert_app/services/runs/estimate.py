@@ -51,7 +51,7 @@ class RunEstimate:
     """The estimate of a run.
 
     Attributes:
-        rows: the number of rows; None, as ``steps``, if the data has to be downloaded first.
+        rows: the number of rows; None if the data has to be downloaded first.
         columns: the number of sentences in a row.
         kind: the form of the rows: scored pairs, triplets …
         rows_of_parts: the number of rows of each part of the config, if it is known.
@@ -66,9 +66,12 @@ class RunEstimate:
 
     @property
     def steps(self) -> int | None:
+        """The number of steps; None if it depends on data that has to be downloaded first."""
         config = self.config
-        if config.max_steps is not None or self.rows is None:
+        if config.max_steps is not None:
             return config.max_steps
+        if self.rows is None:
+            return None
         batches = []
         for rows in self.rows_of_parts or (self.rows,):
             batches.append(math.ceil(rows / config.batch_size))
@@ -94,6 +97,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
             )
     dev_names = _pair_sets(config.eval_data)
     for name in dev_names:
+        # Opened even if only the name is needed, as this checks the set.
         form, _ = _open(name, home, "dev")
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)
@@ -132,9 +136,10 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     notes = []
     remote_form = ""
     # Rows are held out of the first set of the first part.
-    is_held_out = config.eval_data == HELD_OUT and part == config.parts[0]
+    is_first_part = config.eval_data == HELD_OUT and part == config.parts[0]
     for name in DataName.parse_joined(part.data):
-        form, data = _transformed(name, part, config.seed, home, is_held_out and not sizes)
+        is_held_out = is_first_part and not sizes
+        form, data = _transformed(name, part, config.seed, home, is_held_out)
         if data is not None:
             sets.append(data)
             sizes.append(len(data))
@@ -146,6 +151,7 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
         if name.built_in and uses_all_rows:
             splits = name.built_in.splits
             split = name.split or next(iter(splits))
+            # 0 rows stand for an unknown number.
             size = splits[split].rows or None
         sizes.append(size)
     if remote_form:
@@ -302,12 +308,13 @@ def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
 
 def _other_seconds(run: Run) -> float:
     """The seconds before the first step of a run, and of the test of its best model."""
-    # The time of the last event of each kind.
+    # The time of the last event of each kind, and of the last event of each state.
     times = {}
     for event in run.events:
         times[event.get("state") or event["kind"]] = event.get("t") or 0.0
     started = run.record.started
     seconds = STARTING_SECONDS
+    # The state is running once data and model are loaded.
     if State.RUNNING in times and started is not None:
         seconds = max(0.0, times[State.RUNNING] - started)
     if "test" in times and "eval" in times:
