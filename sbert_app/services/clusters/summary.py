@@ -148,11 +148,13 @@ def keywords(
                 continue
             # The frequency of the word here, divided by its frequency elsewhere.
             ratio = count * others_per_word / (total_counts[word] - count + 1)
+            if ratio <= 1:
+                continue
             specificity = math.log(len(rows) / total_document_counts[word]) * math.log(ratio)
             is_frequent = document_counts[label][word] >= min(MIN_SENTENCES, sizes[label])
-            if ratio > 1 and specificity >= MIN_SPECIFICITY and is_frequent:
+            if is_frequent and specificity >= MIN_SPECIFICITY:
                 weights[word] = count * specificity
-            elif ratio > 1:
+            else:
                 weaker[word] = count * specificity
         # If no word reaches the threshold, the best ones below it are taken.
         words_of_class = weights or weaker
@@ -206,9 +208,9 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
         cosines = np.full(len(positions), np.nan, dtype=np.float32)
     else:
         total = vectors.sum(axis=0, dtype=np.float64)
-        # The cosine of a sentence with itself, which is 1 but for rounding.
-        squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-        cosines = ((vectors @ total - squares) / (len(positions) - 1)).astype(np.float32)
+        # The cosine of each sentence with itself, which is 1 but for rounding.
+        own_cosines = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+        cosines = ((vectors @ total - own_cosines) / (len(positions) - 1)).astype(np.float32)
     if not len(positions):
         return Subset(positions, cosines, cosine, [])
     others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
@@ -290,6 +292,5 @@ def find_topics(
 
 
 def _topics(labels: np.ndarray, sentences: list[str]) -> Topics:
-    keywords_of_label = keywords(sentences, labels, TITLE_KEYWORDS)
-    names = {label: ", ".join(words) for label, words in keywords_of_label.items()}
-    return Topics(labels, names)
+    best = keywords(sentences, labels, TITLE_KEYWORDS)
+    return Topics(labels, {label: ", ".join(best[label]) for label in best})

@@ -142,6 +142,7 @@ def fit_own(
     Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot
     be written.
     """
+    # `check` leaves these pairs out.
     keys = tuple(sorted(set(pair_keys(data))))
     curve = replace(fit_pairs(data, cosines), keys=keys, weights=weights)
     own_curves(home).put(curve_key(model, pooling), curve)

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -229,7 +229,9 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     vectors = np.array(embedded.vectors[rows])
     unknown = np.flatnonzero(np.isin(rows, embedded.unknown))
     key = digest([embedded.key, f"sample {size} {SEED}"])
-    sample = EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown)
+    sample = replace(
+        embedded, corpus=corpus, vectors=vectors, key=key, seconds=0.0, unknown=unknown
+    )
     return Sample(sample, rows)
 
 

@@ -117,7 +117,9 @@ def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
         rows, distances = neighbours(np.asarray(embedded.vectors), k + 1, watch)
         # Each sentence is its own first neighbour.
         found_by = np.bincount(rows[:, 1:].ravel(), minlength=len(rows))
-        return np.stack([found_by, 1 - distances[:, 1:].mean(axis=1)])
+        closeness = 1 - distances[:, 1:].mean(axis=1)
+        # The cache stores one array.
+        return np.stack([found_by, closeness])
 
     key = digest(["hubs and outliers", embedded.key, str(k)])
     found_by, closeness = cache.get_or_compute(key, compute)

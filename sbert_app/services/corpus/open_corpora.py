@@ -122,7 +122,9 @@ class EmbeddingCache:
             key = corpus.own_key
             own = self._embedded.get(key)
             if own is None:
-                own = EmbeddedCorpus(corpus, corpus.vectors, OWN.name, "", key, 0.0)
+                own = EmbeddedCorpus(
+                    corpus, corpus.vectors, OWN.name, pooling="", key=key, seconds=0.0
+                )
                 self._embedded.put(key, own)
             return _of_corpus(own, corpus)
         encoder = self.models.get(model, VectorModel, pooling, "document")
@@ -137,7 +139,10 @@ class EmbeddingCache:
 
 
 def _of_corpus(embedded: EmbeddedCorpus, corpus: Corpus) -> EmbeddedCorpus:
-    """The vectors with this corpus. A corpus with equal sentences and other columns has the same vectors."""
+    """The vectors with this corpus. A corpus with equal sentences and other columns has the same vectors.
+
+    A copy lacks the search index, so it is made only if necessary.
+    """
     return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
 
 

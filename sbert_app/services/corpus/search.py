@@ -248,6 +248,7 @@ def similar_pairs(
     if hide_same:
         distinct = first_of_each_text(embedded.corpus.sentences)
     rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
+    # If all are compared, the vectors are not copied.
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     best = most_similar_pairs(
         vectors, k, threshold, on_progress=watch.on_progress, should_stop=watch.should_stop
@@ -308,6 +309,7 @@ def nearest_in(
         )
 
     def compute() -> np.ndarray:
+        # Cosines and rows, as the cache stores one array.
         nearest = np.empty((2, len(embedded)))
         for start in range(0, len(embedded), BLOCK):
             watch.check()

@@ -160,12 +160,12 @@ class PrecomputedTable:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
-        config = ABLATIONS[self.ablation].config(self.runs[0].variant, 0)
+        usual = ABLATIONS[self.ablation].config(self.runs[0].variant, seed=0)
         changes = {}
         for name in ("batch_size", "learning_rate"):
-            # A table of several bases states no values.
+            # None if the field differs between the variants.
             value = self.settings.get(name)
-            if value is not None and value != getattr(config, name):
+            if value not in (None, getattr(usual, name)):
                 changes[name] = value
         return changes
 

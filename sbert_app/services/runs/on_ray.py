@@ -183,6 +183,7 @@ def _submit(
     should_end: Callable[[], bool],
 ) -> RunResult:
     """Executes a run on one actor. Raises ActorLostError if the actor dies."""
+    # The import of torch takes seconds.
     from training.trainer.train import RunResult
 
     def requested_end() -> State | None:

@@ -160,6 +160,7 @@ class RunStore:
         if self._order[0] != changed:
             folders = self.folder.iterdir()
             ids = newest_first(folder for folder in folders if not folder.name.startswith("."))
+            # Deleted runs are dropped.
             self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
             # Within the resolution of the time, another run may be created after this reading.
             is_settled = time.time() - changed > 1
