@@ -55,8 +55,8 @@ def random_stsb_pair(home: Path) -> ExamplePair:
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
     first, second = data.columns
-    gold = float((data.scores or ())[row])
-    return ExamplePair("STSb dev", first[row], second[row], GOLD_LESSON, gold=gold)
+    scores = data.scores or []
+    return ExamplePair("STSb dev", first[row], second[row], GOLD_LESSON, gold=float(scores[row]))
 
 
 def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:

@@ -208,17 +208,17 @@ def _from_rows(
     num_rows = 0
     for batch in table.batches():
         # The positions in the batch of the rows with text.
-        batch_rows = []
+        text_rows = []
         for row, cell in enumerate(batch.rows[column]):
             text = sentence_of(cell)
             if text:
-                batch_rows.append(row)
+                text_rows.append(row)
                 rows.append(num_rows + row)
                 sentences.append(text)
         num_rows += len(batch)
         for name, cells in columns.items():
             values = batch.rows[name]
-            cells.extend(values[row] for row in batch_rows)
+            cells.extend(values[row] for row in text_rows)
         if isinstance(vectors, str):
             arrow_vectors.append(batch.arrow.column(vectors))
         if len(sentences) >= most:

@@ -97,7 +97,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
             )
     dev_names = _pair_sets(config.eval_data)
     for name in dev_names:
-        # Opened even if only the name is needed, as this checks the set.
+        # Opening a set checks that it can be used.
         form, _ = _open(name, home, "dev")
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)

@@ -209,6 +209,7 @@ def _submit(
                         _note(run.folder, "ended before there was room for it")
                         step = store.get(run.id).progress.step
                         path = str(run.folder / "model") if run.has_model else None
+                        # Without the file ``stop``, the lease makes it interrupted.
                         return RunResult(run.id, State.STOPPED, step, seconds=0.0, path=path)
                 changes, result = ray.get(answer)
                 has_begun = True
@@ -228,7 +229,7 @@ def _submit(
         shutil.rmtree(run.folder / "checkpoint", ignore_errors=True)
     if result.path is None:
         return result
-    # The path is one of the node.
+    # The result has the path on the node.
     return replace(result, path=str(run.folder / "model"))
 
 

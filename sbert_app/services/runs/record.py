@@ -158,7 +158,7 @@ def _created(folder: Path) -> float:
 
 
 def stamp_of(folder: Path) -> object:
-    """A value that changes whenever the folder of a run changes that is not at work."""
+    """A value that changes with the folder of a run that is not at work."""
     stats = []
     for name in ("run.json", "name.txt", "events.jsonl", "model"):
         # A file that cannot be read is reported by its reader.
