@@ -109,12 +109,12 @@ class AccessPolicy:
         Raises InputError as `check_model`.
         """
         data = DataName.parse(name)
-        # As a path, "<upload>+<other path>" is in the folder of uploads, but the loader reads it as
-        # two names.
         if data.is_retrieval:
             judged, _ = data.judged
             parts: tuple[DataName, ...] = (judged,)
         elif self._in_allowed_folder(data.name):
+            # "<upload>+<other path>" is in the folder of uploads, if it is taken for one path. The
+            # loader may read it as two names.
             parts = DataName.parse_joined(name)
         else:
             parts = tuple(DataName.parse(part.strip()) for part in name.split("+"))
@@ -245,7 +245,7 @@ class Quota:
         self._lock = threading.RLock()
 
     def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
-        """The seconds until the amount may be used: 0 for now, infinite if something has to be given back first."""
+        """The seconds until the amount may be used; infinite if something has to be given back first."""
         with self._lock:
             used = self._now(visitor)
             if used is None or used.amount + amount <= self.most:

@@ -461,9 +461,9 @@ def compare_all(
         pairs = [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)]
         scores = cross_encoder.predict(pairs, should_stop=should_stop)
         cross_seconds = time.perf_counter() - cross_started
-        # Each pair is scored in one order only.
         cross = np.ones((len(lines), len(lines)), dtype=np.float32)
         cross[first, second] = scores
+        # Each pair was scored in one order only.
         cross[second, first] = scores
     return AllPairs(
         lines,

@@ -113,7 +113,7 @@ class Corpus:
         return Corpus(self.name, sentences, columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
-        """Raises InputError if there are fewer distinct sentences. ``purpose`` is such as "a map needs"."""
+        """Raises InputError if there are fewer distinct sentences; ``purpose``, such as "a map needs", begins it."""
         distinct = len(set(self.sentences))
         if distinct < minimum:
             actual = f"there are {distinct}"

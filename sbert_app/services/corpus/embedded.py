@@ -196,8 +196,8 @@ def _weights(encoder: VectorModel) -> list[str]:
 def mean_pair_cosine(vectors: np.ndarray) -> float | None:
     """The mean cosine over all pairs of unit vectors (n, D); None for fewer than two.
 
-    The squared norm of the sum of n unit vectors is n, the cosines of the vectors with themselves,
-    plus twice the cosines of all pairs.
+    The squared norm of the sum of n unit vectors is the sum of n² cosines: n times 1, as each
+    vector is compared with itself, and twice the cosine of each pair.
     """
     n = len(vectors)
     if n < 2:

@@ -423,6 +423,7 @@ class Experiments:
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
+                """The record with the id of a run at ``index``."""
                 plans = [*record.runs]
                 # Another process may have created the run.
                 if self._run(plans[index]) is None:

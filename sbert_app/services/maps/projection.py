@@ -236,6 +236,7 @@ class UmapProcess:
         arguments = (other_end, compiled_code(home), niceness)
         self._process = context.Process(target=_serve, args=arguments, name="umap", daemon=True)
         self._process.start()
+        # While this process had the other end open, it would not notice that the process has ended.
         other_end.close()
 
     def is_alive(self) -> bool:

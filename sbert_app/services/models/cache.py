@@ -204,7 +204,10 @@ class ModelCache:
             watch.report(0, f"Loading {key}")
 
     def own_pooling(self, name: ModelName | str) -> str | None:
-        """The pooling in a name, or else the model's own; None if the model has to be downloaded first."""
+        """The pooling in a name, or else the model's own.
+
+        None if the model has to be downloaded first, or cannot be opened as a bi-encoder.
+        """
         model = ModelName.parse(name)
         if not self.is_here(model):
             return None

@@ -23,14 +23,14 @@ def function_words() -> dict[str, frozenset[str]]:
 
 
 def stop_words(words: Iterable[str]) -> frozenset[str]:
-    """The function words of all languages in a text, given its words in lower case."""
+    """The function words of the languages of a text, given its words in lower case."""
     counts = Counter(words)
     total = max(1, counts.total())
-    stopped: frozenset[str] = frozenset()
-    for of_language in function_words().values():
-        if sum(counts[word] for word in of_language) >= LANGUAGE_FROM * total:
-            stopped |= of_language
-    return stopped
+    result: frozenset[str] = frozenset()
+    for language_words in function_words().values():
+        if sum(counts[word] for word in language_words) >= LANGUAGE_FROM * total:
+            result |= language_words
+    return result
 
 
 # A multilingual model has a vocabulary of 100,000 sub-words and more. A model with a smaller

@@ -64,9 +64,8 @@ def back_up(home: Path, target: Path) -> Saved:
     left_out = []
     with (
         replace_file(target) as fresh,
-        ZipFile(fresh, "x", ZIP_DEFLATED, strict_timestamps=False) as archive,
+        ZipFile(fresh, "x", ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive,
     ):
-        archive.compresslevel = 1
         for file in files_of(home):
             name = file.relative_to(home).as_posix()
             entry = home_entry(name)
@@ -80,7 +79,7 @@ def back_up(home: Path, target: Path) -> Saved:
                     while opened.read(1 << 20):
                         pass
             except FileNotFoundError:
-                # It was deleted in the meantime.
+                # The file was deleted in the meantime.
                 continue
             except OSError as error:
                 left_out.append(f"{file} cannot be read: {error.strerror or error}")
@@ -173,8 +172,8 @@ def _write(archive: ZipFile, place: Path, part: str, members: list[ZipInfo]) -> 
     """Writes a file or a folder, whole or not at all."""
     is_file = members[0].filename == part
     place.parent.mkdir(parents=True, exist_ok=True)
-    replacing = replace_file if is_file else replace_folder
-    with replacing(place) as fresh:
+    replace_part = replace_file if is_file else replace_folder
+    with replace_part(place) as fresh:
         for member in members:
             target = fresh if is_file else fresh / member.filename.removeprefix(f"{part}/")
             target.parent.mkdir(parents=True, exist_ok=True)

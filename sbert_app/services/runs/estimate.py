@@ -54,7 +54,7 @@ class RunEstimate:
         rows: the number of rows; None if the data has to be downloaded first.
         columns: the number of sentences in a row.
         kind: the form of the rows: scored pairs, triplets …
-        rows_of_parts: the number of rows of each part of the config, if it is known.
+        rows_of_parts: the number of rows of each part of the config; incomplete if ``rows`` is None.
     """
 
     config: RunConfig
@@ -91,7 +91,8 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
             raise InputError(
                 f"{model} has no model yet; let it run until its first evaluation, or choose another"
             )
-        if model == config.base and run.is_cross_encoder and not objective.scores_pairs:
+        is_trainable = objective.scores_pairs or not run.is_cross_encoder
+        if model == config.base and not is_trainable:
             raise InputError(
                 f"{model} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
             )
@@ -121,6 +122,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         # A cross-encoder reads the sentences of a row as one.
         columns = 1
     rows = tuple(part.rows for part in parts if part.rows is not None)
+    # The total is known if the rows of all parts are.
     total = sum(rows) if len(rows) == len(parts) else None
     return RunEstimate(config, total, columns, kind, (*notes, *_preparation(config, home)), rows)
 
@@ -290,16 +292,17 @@ class TrainingRate(NamedTuple):
 
 
 def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
-    """The rate of the first of the runs (the newest first) of the same kind as a run of ``config``, or None.
+    """The rate of the newest run of the same kind as a run of ``config``; None if there is no such run.
 
-    A run is of the same kind if base, data, objective and the settings that make steps fast or slow
+    ``runs`` are sorted, the newest first. A run is of the same kind if base, data, objective and the settings that make steps fast or slow
     are the same, and its batches are at most twice as large or small.
     """
     for run in runs:
         if any(getattr(run.config, name) != getattr(config, name) for name in SETTINGS_OF_SPEED):
             continue
         rates = [event["sentences_per_second"] for event in run.events if event["kind"] == "train"]
-        if 0.5 <= run.config.batch_size / config.batch_size <= 2 and len(rates) > 1:
+        ratio = run.config.batch_size / config.batch_size
+        if 0.5 <= ratio <= 2 and len(rates) > 1:
             evaluations = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(median(rates), median(evaluations), source, _other_seconds(run))

@@ -65,7 +65,7 @@ class RunRecord:
                 f"there is no run {folder.name!r}; `runs list` shows them all"
             ) from error
         except InputError as error:
-            raise RunNotFoundError(error, error.public) from error
+            raise RunNotFoundError(error, public=error.public) from error
 
     def write(self, folder: Path) -> None:
         """Writes the record atomically. Raises OSError if the disk is full."""
@@ -299,10 +299,10 @@ class RunProgress:
                     train = event
                 case "eval":
                     latest = event
-                    # An event is marked as the best if it is better than all before.
                     if event["step"] == 0:
                         baseline = baseline or event
                     elif event.get("best"):
+                        # It is better than all evaluations before.
                         best = event
                 case "test":
                     test = event

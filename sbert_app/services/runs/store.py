@@ -83,6 +83,7 @@ class RunStore:
         self.folder = home / "runs" if folder is None else folder
         self._event_readers: dict[str, EventReader] = {}
         self._configs: dict[str, RunConfig] = {}
+        # Held while events are read, as an `EventReader` is not thread-safe.
         self._reading = threading.Lock()
         self._damaged: Sequence[UserFacingError] = ()
         # The modification time of the folder, and the ids of its runs, the newest first. With None
@@ -130,7 +131,7 @@ class RunStore:
         if cursor:
             self._run_folder(cursor)
             ids = ids[ids.index(cursor) + 1 :]
-        return [*self._read(ids[:limit])]
+        return list(self._read(ids[:limit]))
 
     def recent(self, also: Collection[str] = (), limit: int = PICKED) -> Sequence[Run]:
         """The newest runs, all runs at work, and ``also``, the newest first. Quick with any number of runs."""
@@ -157,7 +158,8 @@ class RunStore:
             changed = self.folder.stat().st_mtime
         except FileNotFoundError:
             return []
-        if self._order[0] != changed:
+        known_change, ids = self._order
+        if known_change != changed:
             folders = self.folder.iterdir()
             ids = newest_first(folder for folder in folders if not folder.name.startswith("."))
             # Deleted runs are dropped.
@@ -165,7 +167,7 @@ class RunStore:
             # Within the resolution of the time, another run may be created after this reading.
             is_settled = time.time() - changed > 1
             self._order = (changed if is_settled else None, ids)
-        return self._order[1]
+        return ids
 
     def _read(self, ids: Sequence[str]) -> Sequence[Run]:
         runs = []
@@ -200,7 +202,7 @@ class RunStore:
         for run_id in ids:
             # Damaged runs cannot be executed, and others may be deleted while this loop runs.
             with suppress(UserFacingError, OSError):
-                status = os.stat(f"{self.folder}/{run_id}/run.json")  # noqa: PTH116 - of 20,000 runs
+                status = os.stat(f"{self.folder}/{run_id}/run.json")  # noqa: PTH116 - quicker than Path
                 stamp = status.st_ino, status.st_ctime_ns
                 if self._ended_stamps.get(run_id) == stamp:
                     continue
@@ -430,8 +432,8 @@ class RunStore:
     def _run_folder(self, run_id: str) -> Path:
         folder = self.folder / run_id
         if not is_id(run_id) or not os.path.lexists(folder / "run.json"):
-            missing = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
-            raise RunNotFoundError(missing, missing)
+            message = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
+            raise RunNotFoundError(message, public=message)
         return folder
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
