@@ -138,7 +138,7 @@ class Corpus:
                 inferred from header and cells, and a file of pairs gives the distinct sentences of
                 its pairs. A .txt file has one sentence per line.
             encoding: the encoding of a text file; None detects it.
-            sheet: the sheet of a workbook; None is the first.
+            sheet: the sheet of a workbook; None is the one with the most sentences in a row.
             vectors: the user's vectors of the rows, or the name of the column that holds them.
 
         Raises:

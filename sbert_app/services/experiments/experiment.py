@@ -341,7 +341,7 @@ class Experiments:
             if plan.label not in configs:
                 configs[plan.label] = self.check_config(RunConfig(**plan.config))
         estimates = {label: estimate_run(config, self.store) for label, config in configs.items()}
-        # The size of a base that is in the home folder.
+        # The size of the largest base that is in the home folder.
         model_bytes = 0
         for config in configs.values():
             weights = (self.store.home / "models" / config.base).glob("*.safetensors")

@@ -90,6 +90,7 @@ class MapSettings:
 
     def check(self) -> None:
         """Raises InputError if a value is out of range."""
+        # Users draw a map in 2 or 3 dimensions, and HDBSCAN finds clusters on a map in more.
         if self.dimensions not in (*DIMENSIONS, CLUSTER_DIMENSIONS):
             raise InputError(f"a map has 2 or 3 dimensions, not {self.dimensions}.")
         if not 2 <= self.neighbours <= 200:

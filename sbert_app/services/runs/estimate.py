@@ -294,8 +294,9 @@ class TrainingRate(NamedTuple):
 def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
     """The rate of the newest run of the same kind as a run of ``config``; None if there is no such run.
 
-    ``runs`` are sorted, the newest first. A run is of the same kind if base, data, objective and the settings that make steps fast or slow
-    are the same, and its batches are at most twice as large or small.
+    ``runs`` are sorted, the newest first. A run is of the same kind if base, data, objective and
+    the settings that make steps fast or slow are the same, and its batches are at most twice as
+    large or small.
     """
     for run in runs:
         if any(getattr(run.config, name) != getattr(config, name) for name in SETTINGS_OF_SPEED):

@@ -170,6 +170,7 @@ class RunStore:
         return ids
 
     def _read(self, ids: Sequence[str]) -> Sequence[Run]:
+        """The runs of these ids, without damaged ones. A run that is not at work is read again if it has changed."""
         runs = []
         damaged = []
         for run_id in ids:
