@@ -76,14 +76,18 @@ class Task(threading.Thread):
     """
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
-        super().__init__(name=f"task: {description}", daemon=True)
+        # In the context of a Gradio handler, creating a component means an update. Without the
+        # context it would become part of a page that is being built at the same time.
+        super().__init__(
+            target=copy_context().run,
+            args=(self._compute,),
+            name=f"task: {description}",
+            daemon=True,
+        )
         self._work = work
         self.stopping = threading.Event()
         self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
-        # In the context of a Gradio handler, creating a component means an update. Without the
-        # context it would become part of a page that is being built at the same time.
-        self._context = copy_context()
         # The description of the stage, how much of it is done, in total, and the time at which it
         # began. The tuple is replaced as a whole, as other threads read it.
         self._latest = (description, 0.0, 1.0, time.perf_counter())
@@ -103,9 +107,6 @@ class Task(threading.Thread):
     def result(self) -> TaskResult:
         """The result of a task that has ended. Raises the error of ``work``."""
         return self._outcome.result(timeout=0)
-
-    def run(self) -> None:
-        self._context.run(self._compute)
 
     def _compute(self) -> None:
         started = time.perf_counter()

@@ -444,9 +444,10 @@ def compare_all(
         raise InputError(f"got {count}; paste 2 to {MAX_LINES} sentences, one per line")
     started = time.perf_counter()
     vectors = check_finite(encoder, encoder.encode(lines, should_stop=should_stop))
-    encoded = time.perf_counter()
+    encode_seconds = time.perf_counter() - started
+    started = time.perf_counter()
     cosine = vectors @ vectors.T
-    multiplied = time.perf_counter()
+    product_seconds = time.perf_counter() - started
     notes = unknown_warnings([encoder, cross_encoder], lines)
     cross = None
     cross_seconds = None
@@ -457,23 +458,15 @@ def compare_all(
             f"{len(first):,} passes."
         )
     elif cross_encoder is not None:
-        cross_started = time.perf_counter()
+        started = time.perf_counter()
         pairs = [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)]
         scores = cross_encoder.predict(pairs, should_stop=should_stop)
-        cross_seconds = time.perf_counter() - cross_started
+        cross_seconds = time.perf_counter() - started
         cross = np.ones((len(lines), len(lines)), dtype=np.float32)
         cross[first, second] = scores
         # Each pair was scored in one order only.
         cross[second, first] = scores
-    return AllPairs(
-        lines,
-        cosine,
-        encode_seconds=encoded - started,
-        product_seconds=multiplied - encoded,
-        cross=cross,
-        cross_seconds=cross_seconds,
-        notes=notes,
-    )
+    return AllPairs(lines, cosine, encode_seconds, product_seconds, cross, cross_seconds, notes)
 
 
 def _check(sentence: str, which: str) -> None:

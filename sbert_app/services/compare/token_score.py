@@ -42,12 +42,11 @@ class TokenScore:
             for name in token.keys() & NUMBERS:
                 token[name] = float(token[name])
             tokens.append(token)
-        milliseconds = round(self.milliseconds, 2)
         return {
             "title": self.title,
             "score": round(self.score, 6),
             "tokens": tokens,
-            "milliseconds": milliseconds,
+            "milliseconds": round(self.milliseconds, 2),
         }
 
 

@@ -199,8 +199,8 @@ def _from_rows(
         raise InputError(
             f"{table.path.name} has no column {quoted(vectors)} with a vector for each row."
         )
-    others = [name for name in table.columns if name not in (column, *names_of_vectors)]
-    columns: dict[str, list[Any]] = {name: [] for name in others}
+    left_out = (column, *names_of_vectors)
+    columns: dict[str, list[Any]] = {name: [] for name in table.columns if name not in left_out}
     sentences = []
     # The positions in the file of the rows with text.
     rows = []

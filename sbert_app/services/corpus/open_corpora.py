@@ -120,30 +120,24 @@ class EmbeddingCache:
             if corpus.vectors is None:
                 raise InputError(f"{corpus.name} has no vectors of its own.")
             key = corpus.own_key
-            own = self._embedded.get(key)
-            if own is None:
-                own = EmbeddedCorpus(
-                    corpus, corpus.vectors, OWN.name, pooling="", key=key, seconds=0.0
-                )
-                self._embedded.put(key, own)
-            return _of_corpus(own, corpus)
-        encoder = self.models.get(model, VectorModel, pooling, "document")
-        key = embedding_key(corpus, encoder)
-        with watch.holding(self._locks.setdefault(key, threading.Lock())):
             embedded = self._embedded.get(key)
             if embedded is None:
-                folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
-                embedded = encode(corpus, encoder, self.cache, watch, folder)
+                embedded = EmbeddedCorpus(
+                    corpus, corpus.vectors, OWN.name, pooling="", key=key, seconds=0.0
+                )
                 self._embedded.put(key, embedded)
-        return _of_corpus(embedded, corpus)
-
-
-def _of_corpus(embedded: EmbeddedCorpus, corpus: Corpus) -> EmbeddedCorpus:
-    """The vectors with this corpus. A corpus with equal sentences and other columns has the same vectors.
-
-    A copy lacks the search index, so it is made only if necessary.
-    """
-    return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
+        else:
+            encoder = self.models.get(model, VectorModel, pooling, "document")
+            key = embedding_key(corpus, encoder)
+            with watch.holding(self._locks.setdefault(key, threading.Lock())):
+                embedded = self._embedded.get(key)
+                if embedded is None:
+                    folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
+                    embedded = encode(corpus, encoder, self.cache, watch, folder)
+                    self._embedded.put(key, embedded)
+        # The vectors may be those of a corpus with equal sentences and other columns. A copy lacks
+        # the search index, so it is made only if necessary.
+        return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
 
 
 FOLDER = "corpora"

@@ -305,11 +305,11 @@ def _storages(value: Any, visited: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _parts(value: Any) -> list[Any]:
+    """The values of a container, or of the attributes of an object of this project."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, list | tuple):
         return list(value)
     if type(value).__module__.partition(".")[0] in OWN_PACKAGES:
-        slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
-        return [*getattr(value, "__dict__", {}).values(), *slots]
+        return list(getattr(value, "__dict__", {}).values())
     return []

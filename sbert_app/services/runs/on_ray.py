@@ -87,7 +87,7 @@ class RemoteRun:
             path = scratch / name
             return str(path) if path.exists() else name
 
-        config = _renamed(run.config, rename_data=unpacked, rename_model=unpacked)
+        config = _renamed(run.config, unpacked, unpacked)
         write_text(self.folder / "config.json", config.to_json() + "\n")
         write_text(self.folder / "name.txt", run.name)
         # With a start time, the run continues from its checkpoint, if there is one.
