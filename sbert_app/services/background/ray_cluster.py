@@ -189,6 +189,7 @@ def _check_answers(address: str) -> None:
 @contextmanager
 def ray_errors() -> Iterator[None]:
     """Turns the errors of Ray into `ActorLostError` if the actor has died, and otherwise into InputError."""
+    # Ray is an optional package.
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:
