@@ -448,7 +448,8 @@ def search(call: Call, body: SearchBody) -> SearchHits:
     model = body.model
     pooling = body.pooling
     if body.sentences is None:
-        key = services.embeddings.named(services.access.check_data(body.data))
+        name = services.access.check_data(body.data)
+        key = services.embeddings.open_data(name)
         space = services.embeddings.embed(key, model, pooling)
     else:
         # These sentences stay out of the cache of corpora, where they would evict corpora that

@@ -72,6 +72,7 @@ class AccessPolicy:
         model = ModelName.parse(name)
         layers, dimensions = model.scratch_shape or (0, 0)
         most_layers, most_dimensions = MOST_SCRATCH
+        # The number of weights of a layer grows with the square of the dimensions.
         if layers * dimensions**2 > most_layers * most_dimensions**2:
             raise InputError(
                 f"{model.name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones "
@@ -90,14 +91,13 @@ class AccessPolicy:
             raise _refused(f"this app is open to everybody and has the models {models}")
         if is_known or self._in_allowed_folder(model.name):
             return name
-        on_hub = is_repo_id(model.name)
-        if on_hub and not os.path.lexists(model.name):
-            return name
-        if on_hub:
-            # The loader's sentence for an unknown name, so that visitors do not learn which files
-            # exist.
+        if is_repo_id(model.name):
+            if not os.path.lexists(model.name):
+                return name
+            # A folder of this name would be opened. The sentence is the one for a name that is not
+            # on the Hub, so that visitors do not learn which files exist.
             sentence = f"model {model.name} was not found; check the name and the network"
-            raise NotFoundError(sentence, sentence, ())
+            raise NotFoundError(sentence, summary=sentence, details=())
         raise _refused(
             f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "
             "(folders are for the command line and serve --allow-path)"
@@ -109,11 +109,12 @@ class AccessPolicy:
         Raises InputError as `check_model`.
         """
         data = DataName.parse(name)
-        # As a path, "<upload>+<other path>" is in the folder of uploads, but the loader reads it as
-        # two names.
         if data.is_retrieval:
-            parts: tuple[DataName, ...] = (data.judged[0],)
+            judged, _ = data.judged
+            parts: tuple[DataName, ...] = (judged,)
         elif self._in_allowed_folder(data.name):
+            # "<upload>+<other path>" is in the folder of uploads, if it is taken for one path. The
+            # loader may read it as two names.
             parts = DataName.parse_joined(name)
         else:
             parts = tuple(DataName.parse(part.strip()) for part in name.split("+"))
@@ -122,7 +123,8 @@ class AccessPolicy:
                 f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here"
             )
         for part in parts:
-            if self._is_public and part.is_set and (part.built_in is None or part.built_in.repo):
+            is_on_hub = part.is_set and (part.built_in is None or part.built_in.repo)
+            if self._is_public and is_on_hub:
                 raise _refused(
                     "this app is open to everybody and fetches no data sets; upload a file, or give stsb"
                 )
@@ -151,8 +153,9 @@ class AccessPolicy:
 
     def _short(self, config: RunConfig) -> RunConfig:
         """The config of a run of a public app, with few steps. Raises InputError if its batches are too large."""
-        steps = config.max_steps or 0
-        if not 1 <= steps <= MOST_PUBLIC_STEPS:
+        # Without a number of steps, a run takes whole epochs, which may be more.
+        steps = config.max_steps
+        if not steps or steps > MOST_PUBLIC_STEPS:
             steps = MOST_PUBLIC_STEPS
             config = config.replace(max_steps=steps)
         rows = config.batch_size * config.gradient_accumulation_steps
@@ -176,7 +179,7 @@ class AccessPolicy:
             # The name is too long, a cycle of links, the home of an unknown user, or contains a
             # NUL.
             return False
-        return path.is_absolute() and any(folder in path.parents for folder in self._folders)
+        return any(folder in path.parents for folder in self._folders)
 
 
 def is_own(model: ModelName) -> bool:
@@ -210,6 +213,8 @@ class TooManyRequestsError(InputError):
 
 
 class _Used(NamedTuple):
+    """The amount that a visitor has used, and the times of the first and the last use."""
+
     amount: float
     first: float
     last: float
@@ -240,7 +245,7 @@ class Quota:
         self._lock = threading.RLock()
 
     def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
-        """The delay before the amount may be used: 0, or infinite if something has to be given back first."""
+        """The seconds until the amount may be used; infinite if something has to be given back first."""
         with self._lock:
             used = self._now(visitor)
             if used is None or used.amount + amount <= self.most:
@@ -248,7 +253,9 @@ class Quota:
             if self._longest_delay:
                 # The exponent is limited to avoid an overflow; a day has less than 2**17 seconds.
                 doubled = 2.0 ** min(used.amount - self.most, 60)
-                return max(0.0, used.last + min(doubled, self._longest_delay) - self._clock())
+                delay = min(doubled, self._longest_delay)
+                return max(0.0, used.last + delay - self._clock())
+            # Infinite without a window.
             return used.first + self._window - self._clock()
 
     def add(self, visitor: str, amount: float = 1) -> None:
@@ -290,7 +297,7 @@ class Quota:
             self.give_back(visitor, 1)
 
     def _now(self, visitor: str) -> _Used | None:
-        """The use of a visitor within the window."""
+        """The use of a visitor within the window; None if there is none."""
         used = self._used.get(visitor)
         if used is None:
             return None

@@ -34,7 +34,7 @@ log = logging.getLogger("sbert_lab.services")
 
 # How often temporary files, idle models and the queue are checked. For 20,000 runs, checking the
 # queue takes 0.15 s.
-CLEANED_SECONDS = 3600.0
+CLEAN_SECONDS = 3600.0
 IDLE_SECONDS = 30.0
 QUEUE_SECONDS = 60.0
 
@@ -86,7 +86,8 @@ class Services:
     def warm(self) -> None:
         """Loads the default models and runs them once, so that the first request is fast."""
         self.temp.clean()
-        regularly(CLEANED_SECONDS, self.temp.clean)
+        regularly(CLEAN_SECONDS, self.temp.clean)
+        # ``keep_alive`` is in minutes.
         regularly(IDLE_SECONDS, partial(self.models.drop_idle, 60 * self.settings.keep_alive))
         # Runs may have been queued when the app last ended.
         self.jobs.reconcile()
@@ -117,7 +118,8 @@ class Services:
     def calibrate_later(self, model: str, pooling: str) -> None:
         """Calibrates the cosine of a model in the background: this pooling first, then the others.
 
-        A model that cannot be calibrated is not tried again. Nothing is sent to an endpoint.
+        A model that cannot be calibrated stays in ``_calibrations``, and is not tried again. Nothing
+        is sent to an endpoint.
         """
         if model in self._calibrations or ModelName.parse(model).endpoint:
             return

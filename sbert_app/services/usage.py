@@ -12,6 +12,7 @@ from training.names import ModelName
 
 def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The `usage` of rows of texts, with ``truncated`` rows. {} for a model whose tokens are not counted."""
+    # All rows of the first column (or of the pairs with the first column), then of the next.
     inputs: list[Any] = []
     if isinstance(model, PairModel):
         for column in columns[1:]:
@@ -21,7 +22,8 @@ def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, A
     tokens, cut = model.read_tokens(inputs)
     if not tokens:
         return {}
-    return usage(model.name, tokens, sorted({at % len(columns[0]) for at in cut}))
+    cut_rows = {position % len(columns[0]) for position in cut}
+    return usage(model.name, tokens, sorted(cut_rows))
 
 
 def usage_of_search(
@@ -45,5 +47,6 @@ def usage_of_search(
 
 def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
     """The fields of an answer with the number of tokens read, and the positions of texts that were truncated."""
+    # Other names are counted together, as visitors can type any number of names.
     TOKENS.labels(model if model in (*ENCODERS, *CROSS_ENCODERS) else "other").inc(tokens)
     return {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}, "truncated": cut}

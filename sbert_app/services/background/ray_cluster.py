@@ -44,7 +44,8 @@ class RayCluster:
     address: str
     gpus: float | None = None
     cpus: float | None = None
-    # The address of Ray's process on this machine; "" for a client (ray://), which has none.
+    # The host:port of Ray's process on this machine; "" before `connect`, and for a client (ray://),
+    # which has no such process.
     _raylet: str = ""
     # Actors that have imported the packages of a run. They occupy their resources until `release`.
     idle: list[Any] = field(default_factory=list)
@@ -72,13 +73,15 @@ class RayCluster:
         except ImportError as error:
             raise InputError(MISSING) from error
         with _connecting:
-            place = _place(self.address)
+            address = _resolved(self.address)
             if not ray.is_initialized():
                 handler = signal.getsignal(signal.SIGTERM)
                 try:
-                    # Tried first, as Ray would try for minutes if nothing answers.
-                    if place.rpartition(":")[2].isdecimal():
-                        _connect(place)
+                    # Ray would try for minutes to reach an address at which nothing answers. Only
+                    # an address with a port can be checked beforehand.
+                    has_port = address.rpartition(":")[2].isdecimal()
+                    if has_port:
+                        _check_answers(address)
                     ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
                 except (ConnectionError, ValueError, RuntimeError) as error:
                     raise InputError(
@@ -88,9 +91,9 @@ class RayCluster:
                     # Ray's own handler would end the process at once.
                     if threading.current_thread() is threading.main_thread():
                         signal.signal(signal.SIGTERM, handler)
-            if not self._raylet and not place.startswith("ray://"):
-                here = ray.get_runtime_context().get_node_id()
-                [node] = [node for node in ray.nodes() if node["NodeID"] == here]
+            if not self._raylet and not address.startswith("ray://"):
+                node_id = ray.get_runtime_context().get_node_id()
+                [node] = [node for node in ray.nodes() if node["NodeID"] == node_id]
                 self._raylet = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         return ray
 
@@ -104,6 +107,7 @@ class RayCluster:
 
     def release(self, is_over: bool) -> None:
         """Ends idle actors, which frees their resources; if ``is_over``, also ends the connection."""
+        # Actors of a cluster that is gone have ended already.
         with suppress(InputError, ActorLostError), ray_errors():
             while self.idle:
                 self.connect().kill(self.idle.pop())
@@ -111,16 +115,20 @@ class RayCluster:
             disconnect()
 
     def check(self) -> None:
-        """Raises ConnectionError if Ray's process on this machine is gone. Otherwise Ray would end this process."""
+        """Raises ConnectionError if Ray's process on this machine is gone.
+
+        Without this check, Ray would find out by itself, and end this process.
+        """
         if self._raylet:
-            _connect(self._raylet)
+            _check_answers(self._raylet)
 
     def resources(self) -> dict[str, float]:
         """The resources of a run by Ray's names: CPU, GPU. Raises InputError as `connect`."""
         nodes = self.nodes()
         gpus = self.gpus
         if gpus is None:
-            gpus = float(any(node.get("GPU") for node in nodes))
+            has_gpu = any(node.get("GPU") for node in nodes)
+            gpus = 1.0 if has_gpu else 0.0
         cpus = self.cpus
         if cpus is None:
             cpus = 1.0
@@ -133,11 +141,13 @@ class RayCluster:
 
         Raises InputError as `connect`.
         """
-        needed = {name: amount for name, amount in self.resources().items() if amount}
+        run_resources = {name: amount for name, amount in self.resources().items() if amount}
         runs = 0
-        if needed:
+        if run_resources:
             for node in self.nodes():
-                runs += int(min(node.get(name, 0) // amount for name, amount in needed.items()))
+                # The scarcest resource of a node limits its runs.
+                room = min(node.get(name, 0) // amount for name, amount in run_resources.items())
+                runs += int(room)
         return max(1, runs)
 
     def nodes(self) -> list[dict[str, float]]:
@@ -152,8 +162,12 @@ def disconnect() -> None:
         ray.shutdown()
 
 
-def _place(address: str) -> str:
-    """The address. As ``ray.init`` documents, "auto" is $RAY_ADDRESS, or the address in the latest cluster's file."""
+def _resolved(address: str) -> str:
+    """The address, with the address that "auto" stands for in its place; "" if there is none.
+
+    As ``ray.init`` documents, "auto" is $RAY_ADDRESS, or else the address in the file of the latest
+    cluster.
+    """
     if address != "auto":
         return address
     if os.environ.get("RAY_ADDRESS"):
@@ -163,8 +177,9 @@ def _place(address: str) -> str:
     return latest.read_text(encoding="utf-8").strip() if latest.exists() else ""
 
 
-def _connect(place: str) -> None:
-    host, _, port = place.removeprefix("ray://").rpartition(":")
+def _check_answers(address: str) -> None:
+    """Raises ConnectionError if nothing answers at an address with a port."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
@@ -174,6 +189,7 @@ def _connect(place: str) -> None:
 @contextmanager
 def ray_errors() -> Iterator[None]:
     """Turns the errors of Ray into `ActorLostError` if the actor has died, and otherwise into InputError."""
+    # Ray is an optional package.
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:
@@ -184,14 +200,13 @@ def ray_errors() -> Iterator[None]:
         if not isinstance(cause, UserFacingError):
             reason = f"{type(cause).__name__}: {first_line(cause)}"
         raise InputError(reason) from error
-    except (RayError, ConnectionError) as error:
-        if isinstance(error, RayActorError) and error.actor_init_failed:
-            reason = str(error).strip().rpartition("\n")[2]
-            raise InputError(
-                f"the run cannot be executed on a node of Ray: {reason[:200]}"
-            ) from error
-        if isinstance(error, RayActorError):
+    except RayActorError as error:
+        if not error.actor_init_failed:
             raise ActorLostError(first_line(error)) from error
+        # The message is a traceback, whose last line is the error.
+        reason = str(error).strip().rpartition("\n")[2]
+        raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
+    except (RayError, ConnectionError) as error:
         raise InputError(
             f"Ray cannot go on: {first_line(error)}; resume the run when it is back"
         ) from error

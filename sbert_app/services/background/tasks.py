@@ -76,21 +76,26 @@ class Task(threading.Thread):
     """
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
-        super().__init__(name=f"task: {description}", daemon=True)
+        # In the context of a Gradio handler, creating a component means an update. Without the
+        # context it would become part of a page that is being built at the same time.
+        super().__init__(
+            target=copy_context().run,
+            args=(self._compute,),
+            name=f"task: {description}",
+            daemon=True,
+        )
         self._work = work
         self.stopping = threading.Event()
         self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
-        # In the context of a Gradio handler, creating a component means an update. Without the
-        # context it would become part of a page that is being built at the same time.
-        self._context = copy_context()
-        # A tuple, which is replaced as a whole, as other threads read it.
+        # The description of the stage, how much of it is done, in total, and the time at which it
+        # began. The tuple is replaced as a whole, as other threads read it.
         self._latest = (description, 0.0, 1.0, time.perf_counter())
 
     @property
     def progress(self) -> TaskProgress:
-        description, done, total, since = self._latest
-        return TaskProgress(description, done, total, time.perf_counter() - since)
+        description, done, total, started = self._latest
+        return TaskProgress(description, done, total, time.perf_counter() - started)
 
     def follow(self) -> Iterator[TaskProgress]:
         """Yields the progress a few times a second until the task ends. Any number of threads may follow a task."""
@@ -102,9 +107,6 @@ class Task(threading.Thread):
     def result(self) -> TaskResult:
         """The result of a task that has ended. Raises the error of ``work``."""
         return self._outcome.result(timeout=0)
-
-    def run(self) -> None:
-        self._context.run(self._compute)
 
     def _compute(self) -> None:
         started = time.perf_counter()
@@ -120,10 +122,11 @@ class Task(threading.Thread):
             self._outcome.set_exception(error)
 
     def _report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        current, _, _, since = self._latest
+        current, _, _, started = self._latest
+        # A new description starts a stage.
         if description is not None and description != current:
-            since = time.perf_counter()
-        self._latest = (description or current, done, total, since)
+            started = time.perf_counter()
+        self._latest = (description or current, done, total, started)
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
@@ -151,15 +154,17 @@ class TaskRunner:
     """Runs tasks, one for each owner. Thread-safe."""
 
     def __init__(self) -> None:
-        # The latest task of each owner, and all tasks that are still running.
+        # The latest task of each owner.
         self._tasks: dict[Owner, Task] = {}
-        self._at_work: weakref.WeakSet[Task] = weakref.WeakSet()
+        # All tasks that are still running, also those whose owner began another: `threading` refers
+        # to a thread until it ends.
+        self._running: weakref.WeakSet[Task] = weakref.WeakSet()
         self._lock = threading.Lock()
         atexit.register(self.close)
 
     def close(self) -> None:
         """Stops all tasks, and gives them time to remove incomplete files."""
-        tasks = list(self._at_work)
+        tasks = list(self._running)
         deadline = time.monotonic() + CLOSE_SECONDS
         for task in tasks:
             task.stopping.set()
@@ -170,16 +175,18 @@ class TaskRunner:
         """Starts a task that replaces the owner's earlier task."""
         task = Task(description, work)
         with self._lock:
-            before = self._tasks.get(owner)
-            if before is not None:
-                before.is_superseded = True
-                before.stopping.set()
+            earlier = self._tasks.get(owner)
+            if earlier is not None:
+                earlier.is_superseded = True
+                earlier.stopping.set()
+            # Tasks that have ended are dropped.
             self._tasks = {**self.at_work(), owner: task}
-            self._at_work.add(task)
+            self._running.add(task)
             task.start()
         return task
 
     def at_work(self) -> dict[Owner, Task]:
+        """The running task of each owner that has one."""
         return {owner: task for owner, task in list(self._tasks.items()) if task.is_alive()}
 
     def run(
@@ -193,6 +200,7 @@ class TaskRunner:
         task = self.start(owner, description, work)
         try:
             for progress in task.follow():
+                # A task that is stopped may take a while to end.
                 if task.stopping.is_set():
                     break
                 yield progress

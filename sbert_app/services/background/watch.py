@@ -1,8 +1,8 @@
 """Watch, the argument through which every long function reports its progress and is stopped; and the states of work.
 
     def cluster(embedded, settings, watch: Watch = UNWATCHED):
-        with_model = watch.stage("Encoding")  # reports under this description
-        vectors = encoder.encode(sentences, on_progress=with_model.on_progress, should_stop=watch.should_stop)
+        encoding = watch.stage("Encoding")  # reports under this description
+        vectors = encoder.encode(sentences, on_progress=encoding.on_progress, should_stop=watch.should_stop)
         for done, block in enumerate(blocks):
             watch.check()  # raises StoppedError
             watch.report(done, "Joining", len(blocks))
@@ -74,7 +74,10 @@ class Watch:
             lock.release()
 
     def on_progress(self, done: float, total: float | None = None) -> None:
-        """Reports progress, as a callback of the functions of `training`; ``total`` is None while it is unknown."""
+        """Reports progress, as a callback of the functions of `training`.
+
+        ``total`` is None while it is unknown; ``done`` is then reported as the total, too.
+        """
         self.report(done, None, total or max(done, 1))
 
     def stage(self, description: str) -> Watch:
@@ -108,8 +111,8 @@ class State(StrEnum):
     queued -> running -> finished | failed | stopped | interrupted (its process ended; it can be
     started again)
 
-    Members equal their words in records on disk, on pages and in the API. A file that was not
-    scored yet is opened.
+    Members equal their words in records on disk, on pages and in the API. Only files are "opened":
+    they were not scored yet.
     """
 
     OPENED = "opened"

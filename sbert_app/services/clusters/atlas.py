@@ -59,7 +59,11 @@ def export_atlas(
     points = place_between(vectors, sample, sample_points, watch)
     searching = watch.stage("Looking for the nearest sentences")
     rows, distances = neighbours(vectors, min(NEIGHBOURS + 1, len(vectors)), searching)
-    nearest = [pa.array(list(rows[:, 1:].astype(np.int64))), pa.array(list(distances[:, 1:]))]
+    # The first neighbour of a sentence is the sentence itself.
+    nearest_rows = pa.array(list(rows[:, 1:].astype(np.int64)))
+    nearest_distances = pa.array(list(distances[:, 1:]))
+    nearest = pa.StructArray.from_arrays([nearest_rows, nearest_distances], ["ids", "distances"])
+    # Noise, whose number is 0, has no cluster.
     names = np.full(len(vectors), "none", dtype=object)
     for cluster in clusters:
         if cluster.number:
@@ -69,7 +73,7 @@ def export_atlas(
         X: points[:, 0],
         Y: points[:, 1],
         "cluster": names.tolist(),
-        NEAREST: pa.StructArray.from_arrays(nearest, ["ids", "distances"]),
+        NEAREST: nearest,
     }
     all_columns = with_file_columns(columns, embedded.corpus.columns)
     watch.stage("Writing").check()

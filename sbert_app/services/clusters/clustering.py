@@ -40,14 +40,17 @@ HIERARCHICAL = "hierarchical"
 MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 # The most sentences of a tree. Their 112 million distances take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
+# The number of clusters of k-means, unless it is set.
 CENTRES = 20
-# The smallest cluster has at least one in SENTENCES_OF_SIZE sentences, and more if there would
-# otherwise be more than MOST_CLUSTERS.
+# Unless it is set, the smallest cluster of HDBSCAN has one sentence for each SENTENCES_OF_SIZE of the
+# corpus, but not less than FEWEST_IN_CLUSTER. The size is raised until there are at most
+# MOST_CLUSTERS clusters.
 FEWEST_IN_CLUSTER = 5
 SENTENCES_OF_SIZE = 200
 MOST_CLUSTERS = 40
 # The number of neighbours that make a sentence a core point of HDBSCAN.
 MIN_SAMPLES = 5
+# The number of rows of the distance matrix that are computed at a time.
 BLOCK = 1_024
 
 # Only one tree at a time is computed, because of the memory for its distances.
@@ -118,10 +121,12 @@ def cluster(
             labels = scipy.cluster.hierarchy.fcluster(tree, 1 - settings.min_cosine, "distance")
         else:
             labels = scipy.cluster.hierarchy.fcluster(tree, count, "maxclust")
+        # SciPy numbers clusters from 1.
         labels = labels.astype(np.int64) - 1
-    elif len(embedded) <= limits.clustered:
+    elif settings.method == HDBSCAN and len(embedded) <= limits.clustered:
         labels = _hdbscan(embedded, size, cache, home, watch)
     else:
+        # The corpus is too large for HDBSCAN.
         sample = sample_of(embedded, limits.map_points)
 
         def compute() -> np.ndarray:
@@ -137,18 +142,23 @@ def cluster(
 
 def by_size(labels: np.ndarray) -> np.ndarray:
     """Renumbers clusters by size, the largest 0; equally large ones by their first sentence. −1 stays."""
-    names, first, counts = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
-    # The last number is for the label −1.
-    numbers = np.full(int(names.max(initial=NOISE)) + 2, NOISE)
-    numbers[names[np.lexsort((first, -counts))]] = np.arange(len(names))
+    distinct, first, counts = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
+    # lexsort sorts by its last key first.
+    ranked = distinct[np.lexsort((first, -counts))]
+    # ``numbers[label]`` is the new number of a label. The last one, which −1 selects, stays NOISE.
+    numbers = np.full(int(distinct.max(initial=NOISE)) + 2, NOISE)
+    numbers[ranked] = np.arange(len(ranked))
     return numbers[labels].astype(np.int64)
 
 
 def _hdbscan(
-    embedded: EmbeddedCorpus, setting: int, cache: DiskCache, home: Path, watch: Watch
+    embedded: EmbeddedCorpus, min_cluster_size: int, cache: DiskCache, home: Path, watch: Watch
 ) -> np.ndarray:
-    """The labels by HDBSCAN on a 5-D map. ``setting`` is the smallest size of clusters; 0 to derive it."""
-    size = setting or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
+    """The labels by HDBSCAN on a 5-D map; ``min_cluster_size`` as in `ClusterSettings`."""
+    size = min_cluster_size
+    is_derived = size == 0
+    if is_derived:
+        size = max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
         raise InputError(
@@ -167,15 +177,16 @@ def _hdbscan(
         smallest = size
         while True:
             min_samples = min(MIN_SAMPLES, smallest, len(points))
+            # scikit-learn warns that the default of ``copy`` will become True.
             hdbscan = sklearn_cluster.HDBSCAN(
                 min_cluster_size=smallest, min_samples=min_samples, copy=True
             )
             labels = hdbscan.fit_predict(points).astype(np.int64)
-            if setting or labels.max() < MOST_CLUSTERS:
+            if not is_derived or labels.max() < MOST_CLUSTERS:
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
-    key = digest(["hdbscan", map_key(map_settings, embedded), str(setting)])
+    key = digest(["hdbscan", map_key(map_settings, embedded), str(min_cluster_size)])
     return cache.get_or_compute(key, compute)
 
 
@@ -210,10 +221,12 @@ def condensed_distances(vectors: np.ndarray, watch: Watch) -> np.ndarray:
     start = 0
     for top in range(0, n, BLOCK):
         watch.check()
+        # (rows, N − top): the first column belongs to the first row of the block.
         block = np.clip(1 - vectors[top : top + BLOCK] @ vectors[top:].T, 0, 2)
         for row in range(len(block)):
-            end = start + n - top - row - 1
-            distances[start:end] = block[row, row + 1 :]
+            after_diagonal = block[row, row + 1 :]
+            end = start + len(after_diagonal)
+            distances[start:end] = after_diagonal
             start = end
         watch.report(start / max(len(distances), 1))
     return distances
@@ -221,6 +234,7 @@ def condensed_distances(vectors: np.ndarray, watch: Watch) -> np.ndarray:
 
 # The number of neighbours that vote on the label of a sentence.
 VOTERS = 5
+# The number of rows of a batch.
 ROWS = 8_192
 # The number of passes over the corpus, with at least MIN_BATCHES batches.
 EPOCHS = 2
@@ -239,7 +253,9 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
     batches = max(MIN_BATCHES, EPOCHS * math.ceil(n / rows))
     for batch in range(batches):
         watch.check()
-        batch_rows = np.sort(random.choice(n, min(n, max(rows, k)), replace=False))
+        # scikit-learn needs k rows in the first batch, to initialise the centres.
+        size = min(n, max(rows, k))
+        batch_rows = np.sort(random.choice(n, size, replace=False))
         model.partial_fit(np.asarray(vectors[batch_rows]))
         watch.report(batch / batches, f"Fitting {k:,} centres")
     labels = np.empty(n, dtype=np.int64)
@@ -266,11 +282,13 @@ def join_nearest(
     labels = np.empty(len(vectors), dtype=np.int64)
     joining = watch.stage("Assigning the other sentences to the clusters")
     for rows, _, nearest in searched(index, vectors, min(VOTERS, len(sample)), joining):
+        # The index returns −1 where it found too few neighbours.
         votes = np.where(nearest >= 0, sample_labels[nearest], NOISE)  # (Q, VOTERS)
-        counts = (votes[:, :, None] == votes[:, None, :]).sum(axis=2)  # (Q, VOTERS)
-        order = np.where(votes == NOISE, np.iinfo(np.int64).max, votes)
-        # lexsort sorts along the last axis, the neighbours of one row.
-        best = np.lexsort((order, -counts))[:, :1]  # (Q, 1)
+        # The number of votes for the same label as each vote: (Q, VOTERS).
+        counts = (votes[:, :, None] == votes[:, None, :]).sum(axis=2)
+        tie_breaker = np.where(votes == NOISE, np.iinfo(np.int64).max, votes)
+        # lexsort sorts along the last axis, the neighbours of one row, and by its last key first.
+        best = np.lexsort((tie_breaker, -counts))[:, :1]  # (Q, 1)
         labels[rows] = np.take_along_axis(votes, best, axis=1)[:, 0]
     labels[sample] = sample_labels
     return labels

@@ -63,23 +63,26 @@ def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Clus
     """The clusters of `clustering.cluster`, the largest first, followed by the noise if there is any."""
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
-    words = keywords(embedded.corpus.sentences, labels)
+    rows_of_labels = np.split(order, starts[1:])
+    keywords_of_label = keywords(embedded.corpus.sentences, labels)
     clusters = []
     noise: list[Cluster] = []
-    for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True):
+    for label, rows in zip(distinct.tolist(), rows_of_labels, strict=True):
         if label == NOISE:
-            noise = [Cluster(0, rows, [], [], None)]
+            noise = [Cluster(0, rows, keywords=[], representatives=[], cosine=None)]
             continue
         vectors = np.asarray(embedded.vectors[rows])
         centre = vectors.sum(axis=0, dtype=np.float64)
         nearest = rows[np.argsort(-(vectors @ centre), kind="stable")]
-        row_of: dict[str, int] = {}
+        # Of sentences with the same text, the first is taken.
+        row_of_text: dict[str, int] = {}
         for row in nearest.tolist():
-            row_of.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
-            if len(row_of) == REPRESENTATIVES:
+            row_of_text.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
+            if len(row_of_text) == REPRESENTATIVES:
                 break
+        representatives = list(row_of_text.values())
         cosine = mean_pair_cosine(vectors)
-        clusters.append(Cluster(label + 1, rows, words[label], list(row_of.values()), cosine))
+        clusters.append(Cluster(label + 1, rows, keywords_of_label[label], representatives, cosine))
     return clusters + noise
 
 
@@ -103,6 +106,7 @@ WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 # A keyword is in at least this many sentences of its cluster, unless the cluster has only one.
 MIN_SENTENCES = 2
+# The most sentences in which keywords are counted.
 MAX_COUNTED = 100_000
 # The least product of the logarithms. It is reached, for instance, by a word that is in one of
 # seven sentences, and five times as frequent here as elsewhere.
@@ -133,22 +137,26 @@ def keywords(
     sizes = Counter(labels[rows].tolist())
     stopped = stop_words(total_counts.elements())
     for label, class_counts in counts.items():
-        # One is added to every count elsewhere, so that the ratio of a word that occurs only here
-        # is finite.
+        # The number of words elsewhere for each word here. One is added to every count elsewhere,
+        # so that the ratio of a word that occurs only here is finite.
         here = class_counts.total()
-        elsewhere = (total_counts.total() - here + 1) / max(here, 1)
+        others_per_word = (total_counts.total() - here + 1) / max(here, 1)
         weights = {}
         weaker = {}
         for word, count in class_counts.items():
             if word in stopped:
                 continue
-            ratio = count * elsewhere / (total_counts[word] - count + 1)
+            # The frequency of the word here, divided by its frequency elsewhere.
+            ratio = count * others_per_word / (total_counts[word] - count + 1)
+            if ratio <= 1:
+                continue
             specificity = math.log(len(rows) / total_document_counts[word]) * math.log(ratio)
             is_frequent = document_counts[label][word] >= min(MIN_SENTENCES, sizes[label])
-            if ratio > 1 and specificity >= MIN_SPECIFICITY and is_frequent:
+            if is_frequent and specificity >= MIN_SPECIFICITY:
                 weights[word] = count * specificity
-            elif ratio > 1:
+            else:
                 weaker[word] = count * specificity
+        # If no word reaches the threshold, the best ones below it are taken.
         words_of_class = weights or weaker
         best[label] = sorted(words_of_class, key=lambda word: (-words_of_class[word], word))[:k]
     return best
@@ -158,6 +166,7 @@ def words(sentence: str) -> Iterator[str]:
     """The words of a sentence in lower case, without numbers."""
     for word in WORD.findall(sentence.casefold()):
         if UNSPACED.search(word):
+            # Bigrams; a single character is a word.
             for start in range(max(1, len(word) - 1)):
                 yield word[start : start + 2]
         else:
@@ -199,19 +208,21 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
         cosines = np.full(len(positions), np.nan, dtype=np.float32)
     else:
         total = vectors.sum(axis=0, dtype=np.float64)
-        # The cosine of a sentence with itself, which is 1 but for rounding.
-        squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-        cosines = ((vectors @ total - squares) / (len(positions) - 1)).astype(np.float32)
+        # The cosine of each sentence with itself, which is 1 but for rounding.
+        own_cosines = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+        cosines = ((vectors @ total - own_cosines) / (len(positions) - 1)).astype(np.float32)
     if not len(positions):
         return Subset(positions, cosines, cosine, [])
     others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
     sentences = []
+    # 1 for sentences of the subset, 0 for the others.
     labels = []
     for label, rows_of_label in ((1, positions), (0, others)):
         sample = rows_of_label[fixed_sample(len(rows_of_label), KEYWORD_SENTENCES)]
         sentences += [embedded.corpus.sentences[row] for row in sample.tolist()]
         labels += [label] * len(sample)
-    return Subset(positions, cosines, cosine, keywords(sentences, np.array(labels))[1])
+    keywords_of_label = keywords(sentences, np.array(labels))
+    return Subset(positions, cosines, cosine, keywords_of_label[1])
 
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
@@ -249,7 +260,10 @@ COARSE = (3, 14)
 
 
 class Topics(NamedTuple):
-    """The fine or the coarse regions: the region of each point, int64 (N,), and keywords by region, or ""."""
+    """The regions of a map: the region of each point, int64 (N,), and the names of the regions.
+
+    A name consists of keywords. It is "" if the region has none.
+    """
 
     labels: np.ndarray
     names: dict[int, str]
@@ -264,18 +278,19 @@ def find_topics(
         return whole, whole
     count = int(np.clip(len(points) // SENTENCES, *FINE))
     labels = k_means(points, min(count, len(points)), watch)
-    # They are renumbered, as clusters of k-means may be empty.
+    # Clusters of k-means may be empty, so the others are numbered again, without gaps.
     _, fine = np.unique(labels, return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
     coarse: np.ndarray = fine
     if len(centres) > 1:
-        joined = min(int(np.clip(count // 3, *COARSE)), len(centres))
+        coarse_count = min(int(np.clip(count // 3, *COARSE)), len(centres))
         tree = scipy.cluster.hierarchy.ward(centres)
-        region_of = scipy.cluster.hierarchy.fcluster(tree, joined, "maxclust") - 1
-        coarse = region_of[fine]
-    return _named(coarse, sentences), _named(fine, sentences)
+        # The coarse region of each fine region. SciPy numbers clusters from 1.
+        coarse_of_fine = scipy.cluster.hierarchy.fcluster(tree, coarse_count, "maxclust") - 1
+        coarse = coarse_of_fine[fine]
+    return _topics(coarse, sentences), _topics(fine, sentences)
 
 
-def _named(labels: np.ndarray, sentences: list[str]) -> Topics:
-    words = keywords(sentences, labels, TITLE_KEYWORDS)
-    return Topics(labels, {label: ", ".join(best) for label, best in words.items()})
+def _topics(labels: np.ndarray, sentences: list[str]) -> Topics:
+    best = keywords(sentences, labels, TITLE_KEYWORDS)
+    return Topics(labels, {label: ", ".join(best[label]) for label in best})

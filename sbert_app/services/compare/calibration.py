@@ -62,8 +62,8 @@ def curve_key(model: str, pooling: str) -> str:
 def load_calibration(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
     """Returns the user's own curve of a model, or else its `computed_curve`, or None.
 
-    Curves of other ``weights`` (`weights_key`) are not used, if the weights are known. Raises
-    InputError if the user's own curve is damaged.
+    Curves of other ``weights`` (`weights_key`) are not used; "" stands for unknown weights, for
+    which every curve is used. Raises InputError if the user's own curve is damaged.
     """
     own = _own_curve(model, pooling, home)
     if own and _is_of(own, weights):
@@ -102,7 +102,7 @@ def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> C
 
 
 def _is_of(curve: Calibration, weights: str) -> bool:
-    """Whether a curve may belong to these weights. Shipped curves do not state their weights."""
+    """Whether a curve may belong to these weights, "" if unknown. Shipped curves do not state their weights."""
     return not weights or curve.weights in ("", weights)
 
 
@@ -142,6 +142,7 @@ def fit_own(
     Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot
     be written.
     """
+    # `check` leaves these pairs out.
     keys = tuple(sorted(set(pair_keys(data))))
     curve = replace(fit_pairs(data, cosines), keys=keys, weights=weights)
     own_curves(home).put(curve_key(model, pooling), curve)
@@ -167,7 +168,10 @@ def check(
     home: Path,
     watch: Watch,
 ) -> Reliability:
-    """Returns the reliability of a model's curve on other pairs. Raises InputError without a curve or other pairs."""
+    """Returns the reliability of a model's curve on the pairs that it was not fitted on.
+
+    Raises InputError if the model has no curve, or too few pairs are left.
+    """
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
     if curve is None:

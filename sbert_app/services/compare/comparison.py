@@ -55,9 +55,9 @@ class Side:
     """One sentence as the encoder reads it.
 
     Attributes:
-        truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were
-            not read.
-        language: the language of the sentence, if the model was made for another one.
+        truncated: whether the sentence exceeds the maximum length.
+        unread: the number of words at its end that were not read.
+        language: the language of the sentence, if the model was made for another one; otherwise "".
         unknown: the words that the model does not know, such as emoji. It reads all of them as the
             same token.
         is_unknown: whether the model does not know most of the words, so that a score of the
@@ -81,7 +81,7 @@ class Comparison:
     Attributes:
         attribution: the exact map of the words; None if there is none, as under CLS pooling.
         no_map: why the words cannot be examined at all; "" if they can.
-        cross_score: the score of the cross-encoder from 0 to 1.
+        cross_score: the score of the cross-encoder from 0 to 1; None without a cross-encoder.
         card: the training data and measured correlations of the cross-encoder.
         own_pooling: the pooling that the model was trained with.
         prompts: the texts before each sentence.
@@ -282,7 +282,8 @@ def _read_tokens(encoder: Encoder, second: Encoder, a: str, b: str) -> _Reading:
 
 def _side(encoder: Encoder, text: str, tokens: TokenVectors) -> Side:
     """Returns a sentence as the encoder has read it."""
-    is_cut = bool(encoder.read_tokens([text])[1])
+    _, truncated_rows = encoder.read_tokens([text])
+    is_cut = bool(truncated_rows)
     words = words_of(text, tokens)
     # Words of the prompt and special tokens end at 0.
     end = max((word.end for word in words), default=0)
@@ -296,12 +297,15 @@ def _read_whole(encoder: VectorModel, second: VectorModel, a: str, b: str) -> _R
     """Reads the sentences by a model whose tokens are not accessible. White space separates their words."""
     cosine = _cosine(encoder.encode([a])[0], second.encode([b])[0])
     ended = time.perf_counter()
+    # The error that a function of tokens would raise says why there are none.
     no_map = str(vectors_only(encoder))
     return _Reading(ended, {encoder.pooling: cosine}, _whole_side(a), _whole_side(b), no_map=no_map)
 
 
 def _whole_side(text: str) -> Side:
-    words = [Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)]
+    words = []
+    for match in re.finditer(r"\S+", text):
+        words.append(Word(match[0], match.start(), match.end(), tokens=()))
     return Side(text, [], words, truncated=False)
 
 
@@ -322,6 +326,7 @@ def compare_by_name(
     _check(a, "first")
     _check(b, "second")
     pooling = pooling or model.pooling or ""
+    # A comparison has the pooling beside the name of the model.
     model = replace(model, pooling=None)
     first, second = _by_role(models, model, pooling)
     comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second)
@@ -351,8 +356,9 @@ def leave_one_out(
 ) -> list[LeftOut]:
     """Leaves out each word in turn and scores the pair again, all variants in one batch.
 
-    This works for any model and any pooling. Special tokens stay, and only the first 120 words are
-    left out. ``second`` reads the second sentence, as in `compare`.
+    This works for any model and any pooling. Special tokens stay, and at most 120 words are left
+    out: those of the first sentence, then those of the second. ``second`` reads the second
+    sentence, as in `compare`.
     """
     a = comparison.a
     b = comparison.b
@@ -360,11 +366,12 @@ def leave_one_out(
     words_b = words_in_text(b.words)[: MAX_WORDS_LEFT_OUT - len(words_a)]
     if not (words_a or words_b):
         return []
+    # The first variant is the pair itself.
     variants = [(a.text, b.text), *pairs_without(a.text, b.text, words_a, words_b)]
-    first_texts, second_texts = zip(*variants, strict=True)
     if second is None:
         cosines = encoder.score(variants)
     else:
+        first_texts, second_texts = zip(*variants, strict=True)
         cosines = (encoder.encode(first_texts) * second.encode(second_texts)).sum(axis=1)
     cosine_changes = (cosines[1:] - cosines[0]).tolist()
     cross_changes: list[float | None] = [None] * len(cosine_changes)
@@ -396,7 +403,10 @@ def _by_role(
 
 @dataclass(frozen=True)
 class AllPairs:
-    """The similarities of all lines, symmetric float32 (N, N), and the time to compute them."""
+    """The similarities of all lines, symmetric float32 (N, N), and the time to compute them.
+
+    ``cross`` has the scores of a cross-encoder; None if it was not run.
+    """
 
     lines: list[str]
     cosine: np.ndarray
@@ -407,7 +417,10 @@ class AllPairs:
     notes: list[str] = field(default_factory=list)
 
     def ranked(self, limit: int = 100) -> list[tuple[float, float | None, str, str]]:
-        """Returns the cosine, the score of the cross-encoder and both lines of each pair, most similar first."""
+        """Returns the cosine, the score of the cross-encoder and both lines of each pair, most similar first.
+
+        The score is None if the cross-encoder was not run.
+        """
         first, second = np.triu_indices(len(self.lines), k=1)
         order = np.argsort(-self.cosine[first, second], kind="stable")[:limit]
         rows = []
@@ -431,9 +444,10 @@ def compare_all(
         raise InputError(f"got {count}; paste 2 to {MAX_LINES} sentences, one per line")
     started = time.perf_counter()
     vectors = check_finite(encoder, encoder.encode(lines, should_stop=should_stop))
-    encoded = time.perf_counter()
+    encode_seconds = time.perf_counter() - started
+    started = time.perf_counter()
     cosine = vectors @ vectors.T
-    multiplied = time.perf_counter()
+    product_seconds = time.perf_counter() - started
     notes = unknown_warnings([encoder, cross_encoder], lines)
     cross = None
     cross_seconds = None
@@ -444,16 +458,15 @@ def compare_all(
             f"{len(first):,} passes."
         )
     elif cross_encoder is not None:
-        cross_started = time.perf_counter()
+        started = time.perf_counter()
         pairs = [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)]
         scores = cross_encoder.predict(pairs, should_stop=should_stop)
-        cross_seconds = time.perf_counter() - cross_started
+        cross_seconds = time.perf_counter() - started
         cross = np.ones((len(lines), len(lines)), dtype=np.float32)
         cross[first, second] = scores
+        # Each pair was scored in one order only.
         cross[second, first] = scores
-    return AllPairs(
-        lines, cosine, encoded - started, multiplied - encoded, cross, cross_seconds, notes
-    )
+    return AllPairs(lines, cosine, encode_seconds, product_seconds, cross, cross_seconds, notes)
 
 
 def _check(sentence: str, which: str) -> None:
@@ -466,10 +479,13 @@ def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
     import torch
 
     with torch.inference_mode():
-        states = torch.from_numpy(hidden)[None].to(encoder.device)
-        return encoder.pool(states, None)[0, : encoder.dimension].cpu().numpy()
+        states = torch.from_numpy(hidden)[None].to(encoder.device)  # (1, T, H)
+        # No mask, as there is no padding. An encoder with ?dim= returns the first dimensions.
+        vectors = encoder.pool(states, None)  # (1, all dimensions)
+        return vectors[0, : encoder.dimension].cpu().numpy()
 
 
 def _cosine(u: np.ndarray, v: np.ndarray) -> float:
-    lengths = np.linalg.norm(u) * np.linalg.norm(v)
-    return float(np.clip(u @ v / (lengths or 1), -1, 1))
+    norms = np.linalg.norm(u) * np.linalg.norm(v)
+    # The cosine with a zero vector is 0.
+    return float(np.clip(u @ v / (norms or 1), -1, 1))

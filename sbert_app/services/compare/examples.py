@@ -18,7 +18,7 @@ class ExamplePair(NamedTuple):
 
     Attributes:
         expected: the lowest and the highest score that the definitions of the scale allow.
-        gold: the score of the annotators, if the pair is from STSb dev.
+        gold: the score of the annotators from 0 to 5, if the pair is from STSb dev.
     """
 
     name: str

@@ -42,12 +42,11 @@ class TokenScore:
             for name in token.keys() & NUMBERS:
                 token[name] = float(token[name])
             tokens.append(token)
-        milliseconds = round(self.milliseconds, 2)
         return {
             "title": self.title,
             "score": round(self.score, 6),
             "tokens": tokens,
-            "milliseconds": milliseconds,
+            "milliseconds": round(self.milliseconds, 2),
         }
 
 
@@ -76,11 +75,11 @@ def _score_late_interaction(model: LateInteraction, name: ModelName, a: str, b: 
     for side, pairs in (("first", result.first), ("second", result.second)):
         # The score is a mean over the tokens, unless the model sums them, and over both directions
         # if there are two.
-        count = len(pairs) if model.takes_mean else 1
+        divisor = len(pairs) if model.takes_mean else 1
         if result.second:
-            count *= 2
+            divisor *= 2
         for token, other, cosine in pairs:
-            rows.append((side, token, other, f"{cosine:.3f}", f"{cosine / count:+.4f}"))
+            rows.append((side, token, other, f"{cosine:.3f}", f"{cosine / divisor:+.4f}"))
     return TokenScore(
         title=f"Late interaction · {name.label}",
         score=result.score,
@@ -97,6 +96,7 @@ def _score_sparse(model: SparseEncoder, name: ModelName, a: str, b: str) -> Toke
     milliseconds = (time.perf_counter() - started) * 1000
     rows = []
     for term in terms:
+        # Terms that only one of the sentences has a weight for add nothing to the score.
         if term.share:
             first = _weight(term.first, term.in_first)
             second = _weight(term.second, term.in_second)
@@ -111,6 +111,6 @@ def _score_sparse(model: SparseEncoder, name: ModelName, a: str, b: str) -> Toke
     )
 
 
-def _weight(weight: float, is_own: bool) -> str:
-    """Returns a weight as text, with a remark if the sentence does not contain the term."""
-    return f"{weight:.2f}" if is_own else f"{weight:.2f} added"
+def _weight(weight: float, is_in_sentence: bool) -> str:
+    """Returns a weight as text, with a remark if the model has added the term to the sentence."""
+    return f"{weight:.2f}" if is_in_sentence else f"{weight:.2f} added"

@@ -30,6 +30,9 @@ from training.data.tables.table import open_table
 from training.errors import InputError
 from training.names import ModelName
 
+# The most sentences of a corpus.
+MAX_SENTENCES = 1_000_000
+
 
 @dataclass(frozen=True)
 class CorpusLimits:
@@ -43,14 +46,14 @@ class CorpusLimits:
             clusters.
     """
 
-    sentences: int = 1_000_000
+    sentences: int = MAX_SENTENCES
     in_memory: int = 100_000
     map_points: int = 50_000
     clustered: int = 100_000
 
 
-MAX_SENTENCES = 1_000_000
 EXAMPLE = asset("examples/corpus.csv")
+# The roles of the sentences in a row of a data set, by their number.
 ROLES = {2: ("first sentence", "second sentence"), 3: ("anchor", "positive", "negative")}
 # Stands in place of a model for vectors of the user.
 OWN = ModelName("own vectors")
@@ -103,13 +106,14 @@ class Corpus:
 
     def select(self, rows: Sequence[int]) -> Corpus:
         """The corpus of some sentences, without gold scores."""
+        sentences = [self.sentences[row] for row in rows]
         columns = {}
         for name, values in self.columns.items():
             columns[name] = [values[row] for row in rows]
-        return Corpus(self.name, [self.sentences[row] for row in rows], columns)
+        return Corpus(self.name, sentences, columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
-        """Raises InputError if there are fewer distinct sentences. ``purpose`` is such as "a map needs"."""
+        """Raises InputError if there are fewer distinct sentences; ``purpose``, such as "a map needs", begins it."""
         distinct = len(set(self.sentences))
         if distinct < minimum:
             actual = f"there are {distinct}"
@@ -134,13 +138,15 @@ class Corpus:
                 inferred from header and cells, and a file of pairs gives the distinct sentences of
                 its pairs. A .txt file has one sentence per line.
             encoding: the encoding of a text file; None detects it.
-            sheet: the sheet of a workbook; None is the first.
+            sheet: the sheet of a workbook; None is the one with the most sentences in a row.
             vectors: the user's vectors of the rows, or the name of the column that holds them.
 
         Raises:
             InputError: the file cannot be read, has no such column or no text, or lacks a vector
                 for a row.
         """
+        # Lines of text are a column named "sentence". Any other column is one of a table, even in a
+        # .txt file.
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         reading = table.reading.with_columns(requested_columns(column, table.reading))
         if vectors is None and len(reading.sentences) > 1:
@@ -172,8 +178,11 @@ class Corpus:
                     first_role.append(role)
         gold = None
         if data.scores is not None:
-            columns = [list(map(positions.__getitem__, column)) for column in data.columns]
+            columns = []
+            for column in data.columns:
+                columns.append([positions[sentence] for sentence in column])
             rows = np.array(columns, dtype=np.int32).T  # (pairs, 2)
+            # Pairs with a sentence beyond the last one that the corpus holds are left out.
             is_inside = (rows < most).all(axis=1)
             scores = np.asarray(data.scores, dtype=np.float32)
             gold = GoldPairs(rows[is_inside], scores[is_inside])
@@ -184,47 +193,50 @@ class Corpus:
 def _from_rows(
     table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None
 ) -> Corpus:
-    """The rows with text in ``column``, up to ``most``."""
-    of_vectors = vector_columns(table)
-    if isinstance(vectors, str) and vectors not in of_vectors:
+    """The rows with text in ``column``, up to ``most``; ``vectors`` as in `Corpus.from_file`."""
+    names_of_vectors = vector_columns(table)
+    if isinstance(vectors, str) and vectors not in names_of_vectors:
         raise InputError(
             f"{table.path.name} has no column {quoted(vectors)} with a vector for each row."
         )
-    others = [name for name in table.columns if name not in (column, *of_vectors)]
-    columns: dict[str, list[Any]] = {name: [] for name in others}
+    left_out = (column, *names_of_vectors)
+    columns: dict[str, list[Any]] = {name: [] for name in table.columns if name not in left_out}
     sentences = []
+    # The positions in the file of the rows with text.
     rows = []
     arrow_vectors = []
-    read = 0
+    num_rows = 0
     for batch in table.batches():
-        filled = []
-        for number, cell in enumerate(batch.rows[column]):
+        # The positions in the batch of the rows with text.
+        text_rows = []
+        for row, cell in enumerate(batch.rows[column]):
             text = sentence_of(cell)
             if text:
-                filled.append(number)
-                rows.append(read + number)
+                text_rows.append(row)
+                rows.append(num_rows + row)
                 sentences.append(text)
-        read += len(batch)
+        num_rows += len(batch)
         for name, cells in columns.items():
             values = batch.rows[name]
-            cells.extend(values[number] for number in filled)
+            cells.extend(values[row] for row in text_rows)
         if isinstance(vectors, str):
             arrow_vectors.append(batch.arrow.column(vectors))
         if len(sentences) >= most:
             break
     notes = table.remarks
-    empty = read - len(sentences)
+    empty = num_rows - len(sentences)
     if len(sentences) >= most:
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):
         vectors = unit_vectors(_stacked(arrow_vectors), table.path.name)
     if vectors is not None:
-        # If the corpus is cut, only the first rows have been read.
+        # If the corpus is cut, only the first rows have been read, and there may be more vectors.
         is_whole = len(sentences) < most
-        if len(vectors) < read or (is_whole and len(vectors) > read):
-            counts = f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows"
-            raise InputError(f"{counts}; one for each.")
+        if len(vectors) < num_rows or (is_whole and len(vectors) > num_rows):
+            raise InputError(
+                f"there are {len(vectors):,} vectors, and {table.path.name} has {num_rows:,} rows; one for each."
+            )
         vectors = vectors[rows[:most]]
     return Corpus(
         table.path.name,
@@ -257,9 +269,11 @@ def vector_columns(table: OpenedTable) -> list[str]:
 
     columns = []
     for field_ in table.fields():
-        kind = field_.type
-        is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        if is_list and types.is_floating(kind.value_type):
+        type_ = field_.type
+        is_list = (
+            types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+        )
+        if is_list and types.is_floating(type_.value_type):
             columns.append(field_.name)
     return columns
 
@@ -282,6 +296,7 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
     direction.
     """
     is_array = isinstance(array, np.ndarray) and array.ndim == 2 and array.size > 0
+    # Floats, signed and unsigned integers.
     if not is_array or array.dtype.kind not in "fiu":
         raise InputError(
             f"{name} must hold numbers of the shape (rows, dimensions): a vector for each row."
@@ -296,10 +311,16 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
 
 
 def _stacked(lists: list[Any]) -> np.ndarray:
-    """Arrow lists of numbers as an array (rows, D), or flat if the vectors differ in length or one is missing."""
+    """Arrow lists of numbers as an array (rows, D).
+
+    If the vectors differ in length, or one is missing, the array is flat, and `unit_vectors` rejects
+    it.
+    """
     import pyarrow as pa
 
     rows = pa.chunked_array(lists).combine_chunks()
     values = np.asarray(rows.flatten().to_numpy(zero_copy_only=False))
-    is_even = not rows.null_count and len(set(rows.value_lengths().to_pylist())) == 1
-    return values.reshape(len(rows), -1) if is_even else values
+    lengths = set(rows.value_lengths().to_pylist())
+    if rows.null_count or len(lengths) != 1:
+        return values
+    return values.reshape(len(rows), -1)

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -116,35 +116,41 @@ def encode(
     started = time.perf_counter()
     if folder is not None:
         path = folder / f"{key}{SUFFIX}"
-        is_done = path.exists()
+        is_cached = path.exists()
         vectors = encode_to_file(path, corpus.sentences, encoder, watch)
     else:
         cached = None if cache is None else cache.get(key)
-        is_done = cached is not None
+        is_cached = cached is not None
         if cached is not None:
             vectors = cached
         else:
             vectors = _encode_finite(encoder, corpus.sentences, watch)
             if cache is not None:
                 cache.put(key, vectors)
-    seconds = 0.0 if is_done else time.perf_counter() - started
+    seconds = 0.0 if is_cached else time.perf_counter() - started
 
-    def unknown() -> np.ndarray:
+    def find_unknown() -> np.ndarray:
         is_unknown = np.empty(len(corpus), dtype=bool)
         for start in range(0, len(corpus), CHUNK):
             watch.check()
             part = slice(start, start + CHUNK)
             is_unknown[part] = encoder.is_unknown(corpus.sentences[part])
+            # A vector that was not finite is 0.
             is_unknown[part] |= ~np.asarray(vectors[part]).any(axis=1)
         return np.flatnonzero(is_unknown)
 
-    rows = unknown() if cache is None else cache.get_or_compute(digest(["unknown", key]), unknown)
-    return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds, rows)
+    if cache is None:
+        unknown = find_unknown()
+    else:
+        unknown = cache.get_or_compute(digest(["unknown", key]), find_unknown)
+    return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds, unknown)
 
 
 def _encode_finite(encoder: VectorModel, sentences: list[str], watch: Watch) -> np.ndarray:
     """The vectors of sentences. Vectors that are not finite become 0, as search and clusters need numbers."""
-    vectors = encoder.encode(sentences, True, watch.on_progress, watch.should_stop)
+    vectors = encoder.encode(
+        sentences, on_progress=watch.on_progress, should_stop=watch.should_stop
+    )
     vectors[~is_finite(vectors)] = 0
     return vectors
 
@@ -168,13 +174,14 @@ def fingerprint(encoder: VectorModel) -> str:
 
 def weights_key(encoder: VectorModel) -> str:
     """The key of a model's weights, independent of its name and settings."""
-    # The poolings of a model share its transformer.
+    # An encoder has a ``backbone``, a transformer that the encoders with other poolings share.
     weights = getattr(encoder, "backbone", encoder)
     if weights not in _keys:
         _keys[weights] = digest(_weights(encoder))
     return _keys[weights]
 
 
+# The keys by weights, as computing one takes time.
 _keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
@@ -189,8 +196,8 @@ def _weights(encoder: VectorModel) -> list[str]:
 def mean_pair_cosine(vectors: np.ndarray) -> float | None:
     """The mean cosine over all pairs of unit vectors (n, D); None for fewer than two.
 
-    The squared norm of the sum of n unit vectors is n, the cosines of the vectors with themselves,
-    plus twice the cosines of all pairs.
+    The squared norm of the sum of n unit vectors is the sum of n² cosines: n times 1, as each
+    vector is compared with itself, and twice the cosine of each pair.
     """
     n = len(vectors)
     if n < 2:
@@ -222,7 +229,9 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     vectors = np.array(embedded.vectors[rows])
     unknown = np.flatnonzero(np.isin(rows, embedded.unknown))
     key = digest([embedded.key, f"sample {size} {SEED}"])
-    sample = EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown)
+    sample = replace(
+        embedded, corpus=corpus, vectors=vectors, key=key, seconds=0.0, unknown=unknown
+    )
     return Sample(sample, rows)
 
 
@@ -233,6 +242,7 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
 SUFFIX = ".f32"
 INCOMPLETE = ".incomplete"
 CHUNK = 16_384
+# The bytes of a float32.
 BYTES = 4
 POLL_SECONDS = 0.2
 # The most bytes of all files together. The least recently used files are removed.
@@ -263,11 +273,12 @@ def encode_to_file(
             with lock.acquire(timeout=POLL_SECONDS):
                 _complete(path, sentences, encoder, watch, chunk)
         except Timeout:
+            # Another thread or process is writing the file.
             continue
 
 
 def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """A complete file of vectors of this shape, mapped read-only; None if it does not exist."""
+    """A complete file of vectors of this shape, mapped read-only; None if there is no such file."""
     try:
         if path.stat().st_size != shape[0] * shape[1] * BYTES:
             return None
@@ -290,7 +301,9 @@ def _complete(
             shutil.rmtree(place, ignore_errors=True)
     total = len(sentences)
     row_bytes = encoder.dimension * BYTES
-    done = min(part.stat().st_size // row_bytes, total) if part.exists() else 0
+    done = 0
+    if part.exists():
+        done = min(part.stat().st_size // row_bytes, total)
     size = (total - done) * row_bytes
     try:
         free = shutil.disk_usage(path.parent).free
@@ -305,11 +318,12 @@ def _complete(
             # The last row may be incomplete.
             file.truncate(done * row_bytes)
             watch.report(done, None, total)
+            # The position of the first sentence that equals each sentence, int64 (N,).
             first = first_positions(sentences)
             for start in range(done, total, chunk):
                 watch.check()
                 rows = first[start : start + chunk]
-                # The vectors of all other sentences are in the file already.
+                # The vectors of sentences that occurred before this chunk are in the file already.
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
                 new = [sentences[row] for row in rows[is_new].tolist()]

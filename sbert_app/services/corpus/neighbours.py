@@ -15,6 +15,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
+# The number of rows of a block.
 ROWS = 4_096
 
 
@@ -33,13 +34,14 @@ def neighbours(
     rows = np.empty((n, k), dtype=np.int32)
     distances = np.empty((n, k), dtype=np.float32)
     for part, cosines, nearest in searched(index, vectors, k, watch):
-        queries = np.arange(part.start, part.stop)[:, None]
+        queries = np.arange(part.start, part.stop)[:, None]  # (Q, 1)
         # Among many duplicates a vector may not find itself, so it replaces the last neighbour.
-        missing = ~(nearest == queries).any(axis=1)
-        nearest[missing, -1] = queries[missing, 0]
+        lacks_itself = ~(nearest == queries).any(axis=1)
+        nearest[lacks_itself, -1] = queries[lacks_itself, 0]
         # A cosine above 1 puts a vector before its duplicates.
         cosines[nearest == queries] = 2.0
-        # The index returns -1 if the cells that it probed hold fewer than k vectors.
+        # The index returns the row −1 where the cells that it probed hold fewer than k vectors. The
+        # vector itself, at the largest distance, takes this place.
         cosines[nearest < 0] = -1.0
         nearest = np.where(nearest < 0, queries, nearest)
         order = np.argsort(-cosines, axis=1, kind="stable")
@@ -51,7 +53,11 @@ def neighbours(
 def searched(
     index: Any, vectors: np.ndarray, k: int, watch: Watch
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Searches the vectors (N, D) block by block, and yields the rows of a block, cosines and neighbours (Q, k)."""
+    """Searches the vectors (N, D) in the index, block by block.
+
+    Yields the rows of a block, and the cosines and rows of its neighbours, (Q, k) each. A row is −1
+    where the index found too few neighbours.
+    """
     for start in range(0, len(vectors), ROWS):
         watch.check()
         rows = slice(start, min(start + ROWS, len(vectors)))
@@ -60,6 +66,7 @@ def searched(
         watch.report(rows.stop, None, len(vectors))
 
 
+# The number of neighbours by which hubs and outliers are found.
 NEAREST = 10
 # A hub is found by more sentences than the mean plus this number of standard deviations.
 DEVIATIONS = 3.0
@@ -110,7 +117,9 @@ def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
         rows, distances = neighbours(np.asarray(embedded.vectors), k + 1, watch)
         # Each sentence is its own first neighbour.
         found_by = np.bincount(rows[:, 1:].ravel(), minlength=len(rows))
-        return np.stack([found_by, 1 - distances[:, 1:].mean(axis=1)])
+        closeness = 1 - distances[:, 1:].mean(axis=1)
+        # The cache stores one array.
+        return np.stack([found_by, closeness])
 
     key = digest(["hubs and outliers", embedded.key, str(k)])
     found_by, closeness = cache.get_or_compute(key, compute)

@@ -68,7 +68,8 @@ class EmbeddingCache:
             lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes,
         )
         self._locks: dict[str, threading.Lock] = {}
-        # The keys of data sets and of the example, whose content stays the same.
+        # The keys of data sets and of the example, whose content stays the same. These corpora may
+        # have been evicted.
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
@@ -87,7 +88,7 @@ class EmbeddingCache:
             self._named[EXAMPLE.name] = self.add(Corpus.from_file(EXAMPLE))
         return self._named[EXAMPLE.name]
 
-    def named(self, data: str) -> str:
+    def open_data(self, data: str) -> str:
         """Opens the corpus of a data set if it is not open, and returns its key. InputError as `Corpus.from_data`."""
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
@@ -119,19 +120,23 @@ class EmbeddingCache:
             if corpus.vectors is None:
                 raise InputError(f"{corpus.name} has no vectors of its own.")
             key = corpus.own_key
-            own = self._embedded.get(key)
-            if own is None:
-                own = EmbeddedCorpus(corpus, corpus.vectors, OWN.name, "", key, 0.0)
-            self._embedded.put(key, own)
-            return own if own.corpus is corpus else replace(own, corpus=corpus)
-        encoder = self.models.get(model, VectorModel, pooling, "document")
-        key = embedding_key(corpus, encoder)
-        with watch.holding(self._locks.setdefault(key, threading.Lock())):
             embedded = self._embedded.get(key)
             if embedded is None:
-                folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
-                embedded = encode(corpus, encoder, self.cache, watch, folder)
+                embedded = EmbeddedCorpus(
+                    corpus, corpus.vectors, OWN.name, pooling="", key=key, seconds=0.0
+                )
                 self._embedded.put(key, embedded)
+        else:
+            encoder = self.models.get(model, VectorModel, pooling, "document")
+            key = embedding_key(corpus, encoder)
+            with watch.holding(self._locks.setdefault(key, threading.Lock())):
+                embedded = self._embedded.get(key)
+                if embedded is None:
+                    folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
+                    embedded = encode(corpus, encoder, self.cache, watch, folder)
+                    self._embedded.put(key, embedded)
+        # The vectors may be those of a corpus with equal sentences and other columns. A copy lacks
+        # the search index, so it is made only if necessary.
         return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
 
 
@@ -140,9 +145,10 @@ FOLDER = "corpora"
 
 @dataclass(frozen=True)
 class KeptCorpus:
-    """``corpus.json``: the name of a file, and how it is read.
+    """``corpus.json``: the name of a file, how it is read, and the number of its sentences.
 
-    ``vectors`` is the column with its vectors, or ``array`` the name of a .npy file with them.
+    If it has vectors, ``vectors`` is the column that holds them, or ``array`` the name of a .npy
+    file.
     """
 
     name: str
@@ -224,7 +230,7 @@ class SharedSentences:
         self.folder = folder
 
     def put(self, sentences: Sequence[str]) -> str:
-        """Writes sentences to a file and returns its token, which they determine. InputError on failure."""
+        """Writes sentences to a file. Returns its token, the digest of the sentences. InputError on failure."""
         token = digest(sentences)
         _write(self.folder / token / SENTENCES, [{"sentence": sentence} for sentence in sentences])
         return token
@@ -253,6 +259,7 @@ class SharedSentences:
             raise InputError(
                 f"{len(sentences):,} sentences were sent; pairs are made of 2 to {MAX_PAIRED}."
             )
+        # Each sentence is in a pair with every other.
         characters = (len(sentences) - 1) * sum(map(len, sentences))
         if characters > MOST_CHARACTERS:
             raise InputError(

@@ -127,26 +127,29 @@ def search(
     started = time.perf_counter()
     vector = check_finite(encoder, encoder.encode([query]), ["the query"])
     warnings = unknown_warnings([encoder, cross_encoder], [query], ["the query"])
-    encoded = time.perf_counter()
+    encode_ended = time.perf_counter()
     count = k * CANDIDATES if cross_encoder else k
+    # Unknown sentences may be among the nearest, and are left out afterwards.
     most = min(count + len(embedded.unknown), len(embedded))
-    cosines, rows = index.nearest(vector, most)
-    is_near = np.ones(most, dtype=bool)
+    cosines, rows = index.nearest(vector, most)  # (1, most) each
+    is_hit = np.ones(most, dtype=bool)
     if not keep_unknown:
-        is_near = ~np.isin(rows[0], embedded.unknown) & (not encoder.is_unknown([query])[0])
-    searched = time.perf_counter()
+        is_hit = ~np.isin(rows[0], embedded.unknown)
+        is_hit &= not encoder.is_unknown([query])[0]
+    search_ended = time.perf_counter()
     nearest: list[Hit] = []
-    near_rows = rows[0, is_near][:count].tolist()
-    near_cosines = cosines[0, is_near][:count].tolist()
-    for row, cosine in zip(near_rows, near_cosines, strict=True):
+    hit_rows = rows[0, is_hit][:count].tolist()
+    hit_cosines = cosines[0, is_hit][:count].tolist()
+    for row, cosine in zip(hit_rows, hit_cosines, strict=True):
         nearest.append(Hit(row, embedded.corpus.sentences[row], cosine, rank=len(nearest) + 1))
     result = SearchResult(
         query,
         nearest[:k],
         searched=len(embedded),
         exact=index.exact,
-        encode_ms=(encoded - started) * 1e3,
-        search_ms=(searched - encoded) * 1e3,
+        encode_ms=(encode_ended - started) * 1e3,
+        search_ms=(search_ended - encode_ended) * 1e3,
+        # Only an index that is not exact has a note.
         index_note=getattr(index, "note", ""),
         random_cosine=embedded.random_cosine,
         warnings=[*warnings, *embedded.warnings],
@@ -167,7 +170,7 @@ def _rerank(
         score = float(scores[position])
         rank = len(by_cross) + 1
         by_cross.append(replace(candidates[position], cross_score=score, cross_rank=rank))
-    # The ranks by cosine are the positions of the candidates.
+    # The hits by cosine state the score and the rank by the cross-encoder, too.
     by_cosine = sorted(by_cross, key=lambda hit: hit.rank)
     return replace(
         result,
@@ -184,6 +187,7 @@ MAX_PAIRS = 10_000
 NEAR = 0.95
 # Up to this number of sentences, near-duplicates are counted when a corpus is opened.
 MAX_COUNTED = 10_000
+# The number of sentences that are searched for in another corpus at a time.
 BLOCK = 1_024
 WORD = re.compile(r"\w+")
 
@@ -192,8 +196,8 @@ WORD = re.compile(r"\w+")
 class SimilarPairs:
     """The most similar pairs of a corpus by rows and cosine, best first, and the number of sentences compared.
 
-    ``same_text`` counts sentences that were left out because the same text came before, ``unknown``
-    sentences without known tokens.
+    ``same_text`` is the number of sentences that were left out because the same text came before,
+    ``unknown`` the number of sentences that were left out because they have no known token.
     """
 
     pairs: list[tuple[int, int, float]]
@@ -244,6 +248,7 @@ def similar_pairs(
     if hide_same:
         distinct = first_of_each_text(embedded.corpus.sentences)
     rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
+    # If all are compared, the vectors are not copied.
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     best = most_similar_pairs(
         vectors, k, threshold, on_progress=watch.on_progress, should_stop=watch.should_stop
@@ -271,7 +276,9 @@ def find_near_duplicates(
     rows = embedded.comparable
     original = first_positions(embedded.corpus.sentences)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
-    original[rows] = rows[near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)]
+    # Positions in ``rows``.
+    positions = near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)
+    original[rows] = rows[positions]
     return NearDuplicates(original, threshold, time.perf_counter() - started)
 
 
@@ -302,6 +309,7 @@ def nearest_in(
         )
 
     def compute() -> np.ndarray:
+        # Cosines and rows, as the cache stores one array.
         nearest = np.empty((2, len(embedded)))
         for start in range(0, len(embedded), BLOCK):
             watch.check()
@@ -355,17 +363,18 @@ def save_like_file(
 ) -> Path:
     """Writes the rows of the corpus's file unchanged: only the kept ones, or all of them with two more columns.
 
-    A row of pairs is a duplicate of an earlier one if each of its sentences is a duplicate of the
-    sentence there. ``group`` is the number of the row that is kept of a group of duplicates; rows
-    without text have none. ``kept`` says whether a row is that row. The ending of ``output``
-    determines the format. InputError if it cannot be written.
+    A row of pairs duplicates an earlier row if each of its sentences duplicates the sentence in the
+    same column of that row. The first row of a group of duplicates is kept. The column ``group``
+    has the number of that row; it is empty for rows without text. The column ``kept`` says whether
+    a row is kept. The ending of ``output`` determines the format. InputError if it cannot be
+    written.
     """
     table = corpus.table
     if table is None:
         raise ValueError("the corpus is not made of the rows of a file")
     texts = [sentence_of(sentence) for sentence in corpus.sentences]
     original_of = dict(zip(texts, duplicates.original.tolist(), strict=True))
-    # The first row of each group, by the originals of its sentences.
+    # The number of the first row of each group, by the originals of its sentences.
     first_row: dict[tuple[int | None, ...], int] = {}
     group_column = free_name("group", table.columns)
     kept_column = free_name("kept", table.columns)
@@ -375,7 +384,8 @@ def save_like_file(
         for batch in table.batches():
             groups: list[int | None] = []
             is_kept = []
-            cells_of_rows = zip(*(batch.rows[name] for name in corpus.text_columns), strict=True)
+            text_columns = [batch.rows[name] for name in corpus.text_columns]
+            cells_of_rows = zip(*text_columns, strict=True)
             for number, cells in enumerate(cells_of_rows, start=batch.first_row):
                 originals = tuple(original_of.get(sentence_of(cell)) for cell in cells)
                 group = None if None in originals else first_row.setdefault(originals, number)

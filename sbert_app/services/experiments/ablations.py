@@ -90,7 +90,8 @@ class Ablation:
 
 
 def _objective_variants() -> dict[str, Variant]:
-    """A variant for each objective. Objectives that learn from scores come first, and those with a teacher last."""
+    """A variant for each objective. Objectives that learn from scores come first, objectives with a teacher last."""
+    # None is for objectives that compare the sentences of a row with each other.
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
     objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
@@ -159,11 +160,13 @@ class PrecomputedTable:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
-        config = ABLATIONS[self.ablation].config(self.runs[0].variant, 0)
+        usual = ABLATIONS[self.ablation].config(self.runs[0].variant, seed=0)
         changes = {}
         for name in ("batch_size", "learning_rate"):
-            if self.settings.get(name, "") not in ("", getattr(config, name)):
-                changes[name] = self.settings[name]
+            # None if the field differs between the variants.
+            value = self.settings.get(name)
+            if value not in (None, getattr(usual, name)):
+                changes[name] = value
         return changes
 
     @property
@@ -232,10 +235,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """The difference of a variant from the default over their common seeds. In ``better`` seeds the variant is better.
+    """The difference of a variant from the default over the seeds that both have.
 
-    The two-sided p-value is None for one seed, or if all differences are equal. In a `VariantRow`
-    it is corrected for the comparisons of all variants, as in the ranking.
+    Attributes:
+        better: the number of seeds in which the variant is better.
+        p: the two-sided p-value; None for one seed, or if all differences are equal. In a
+            `VariantRow` it is corrected for the comparisons of all variants, as in the ranking.
     """
 
     difference: Summary
@@ -275,6 +280,7 @@ class Paired:
         seeds = f"{ahead} of {n} seeds"
         if ahead == n:
             seeds = "both seeds" if n == 2 else f"all {n} seeds"
+        # Both bounds have the sign of the difference, as it is significant.
         low, high = sorted((abs(self.difference.low or 0), abs(self.difference.high or 0)))
         return f"{points} (95% {low:.1f} to {high:.1f}), in {seeds}"
 
@@ -283,7 +289,8 @@ class Paired:
 class VariantRow:
     """One variant of a table: values by seed, and the mean ``before`` training.
 
-    ``against`` compares it with the default; None for the default itself, and if no seed has both.
+    ``against`` compares it with the default; it is None for the default itself, and if no seed has
+    both. ``paper`` is the result of the paper, if there is one.
     """
 
     variant: str
@@ -319,7 +326,10 @@ def variant_rows(
             by_variant[name][seed] = value
     rows = []
     for name, variant in ablation.variants.items():
-        bases = [value for (of, _), value in (before or {}).items() if of == name]
+        starts = []
+        for (variant_of_run, _), value in (before or {}).items():
+            if variant_of_run == name:
+                starts.append(value)
         is_default = name == ablation.default
         against = None
         if not is_default:
@@ -329,12 +339,13 @@ def variant_rows(
             label=variant.label,
             is_default=is_default,
             values=by_variant[name],
-            before=statistics.fmean(bases) if bases else None,
-            summary=Summary.of([*by_variant[name].values()]),
+            before=statistics.fmean(starts) if starts else None,
+            summary=Summary.of(list(by_variant[name].values())),
             against=against,
             paper=variant.paper,
         )
         rows.append(row)
+    # The corrected p-values of the ranking, by the two variants in any order.
     corrected = {frozenset(pair): p for pair, p in rank_variants(rows).p_values.items()}
     for number, row in enumerate(rows):
         p = corrected.get(frozenset({row.variant, ablation.default}))
@@ -353,6 +364,7 @@ def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
             means[row.variant] = row.summary.mean
 
     def compare(a: str, b: str) -> tuple[float, float] | None:
+        """The mean difference and its p-value; None if there is nothing to test."""
         paired = Paired.of(values[a], values[b])
         if paired is None or paired.p is None:
             return None
@@ -383,12 +395,14 @@ def outcome(rows: Sequence[VariantRow]) -> str:
         if row.summary and row.before is not None:
             changes.append(abs(row.summary.mean - row.before))
             starts.append(row.before)
+    # Without values from before training, there is no change to judge.
     most = max(changes, default=LEAST_CHANGE)
     if most < LEAST_CHANGE and max(starts) - min(starts) >= LEAST_CHANGE:
         return (
             f"Training changed no variant by more than {most:.1f} points. They differ as they did before training, so "
             "nothing follows here."
         )
+    # The best variant, and all that cannot be told apart from it.
     tied = [labels[standing.name] for standing in ranking.standings if standing.tied]
     others = [row for row in measured if row.name not in tied]
     if len(tied) == 1:

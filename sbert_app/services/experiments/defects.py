@@ -38,7 +38,9 @@ COMBINATIONS = [
     names for count in range(len(DEFECTS) + 1) for names in combinations(DEFECTS, count)
 ]
 RANDOM_BASE = "scratch:4x256"
+# The maximum length of a sentence in tokens, to which it is padded by the defect "mask".
 POSITIONS = 48
+# The number of pairs of STSb dev on which a run is evaluated.
 EVALUATED = 200
 STEPS = 48
 BATCH_SIZE = 32
@@ -49,9 +51,9 @@ SHIPPED = asset("defects.json")
 
 @dataclass(frozen=True)
 class DefectRun:
-    """A run and its metrics: the loss after each of ``loss_steps``, ρ and the mean cosine of random pairs at ``steps``.
+    """A run and its metrics: losses by ``loss_steps``, and ρ and the mean cosine of random pairs by ``steps``.
 
-    ``guess`` is the loss of guessing without looking at the sentences.
+    ``guess`` is the loss of guessing the mean gold score of every pair.
     """
 
     defects: tuple[str, ...]
@@ -117,7 +119,7 @@ def train_with(
             watch.report(event["step"], None, steps)
 
     dev = load_data("stsb:dev", home)
-    # Evenly spaced pairs.
+    # Evenly spaced, as the data set is sorted by genre.
     rows = [number * len(dev) // EVALUATED for number in range(EVALUATED)]
     result = train(
         config,
@@ -127,13 +129,14 @@ def train_with(
         should_stop=watch.should_stop,
         train_data=_read(load_data("stsb:train", home), defects),
         eval_data=_read(dev.select(rows), defects),
+        # A schedule for 0 steps is at its end, 0, from the first step on.
         schedule=(lambda step, total: 0.0) if "schedule" in defects else None,
     )
     if result.status == "stopped":
         raise StoppedError
     if result.status == "failed":
         raise InputError(f"the run failed: {result.reason}")
-    running = next(event for event in events if event.get("state") == "running")
+    start = next(event for event in events if event.get("state") == "running")
 
     def values(kind: str, key: str) -> tuple[Any, ...]:
         """One value of each event of a kind, with four decimals."""
@@ -142,7 +145,7 @@ def train_with(
     return DefectRun(
         defects=tuple(name for name in DEFECTS if name in defects),
         seed=seed,
-        guess=round(running["guess"], 4),
+        guess=round(start["guess"], 4),
         loss_steps=values("train", "step"),
         losses=values("train", "loss"),
         steps=values("eval", "step"),
@@ -154,7 +157,7 @@ def train_with(
 
 
 def _read(data: Dataset, defects: Collection[str]) -> Dataset:
-    """The data as the network reads it: with padding, unless that is masked."""
+    """The data as the network reads it. If padding is not masked, it is a part of each text."""
     if "mask" not in defects:
         return data
     padding = " [PAD]" * POSITIONS

@@ -114,7 +114,7 @@ def parse_seeds(text: object) -> tuple[int, ...]:
 
     Raises InputError if it cannot be read, or has too many.
     """
-    # A dict keeps the order.
+    # The keys are distinct, and stay in their order.
     seeds: dict[int, None] = {}
     for part in str(text).split(","):
         ends = re.fullmatch(r"\s*(\d{1,10})(?:\s*[-–]\s*(\d{1,10}))?\s*", part)
@@ -124,7 +124,9 @@ def parse_seeds(text: object) -> tuple[int, ...]:
             )
         first = int(ends[1])
         last = int(ends[2] or ends[1])
-        seeds |= dict.fromkeys(range(first, min(last, first + MAX_SEEDS) + 1))
+        # One seed more than is allowed is enough to reject a long range.
+        stop = min(last, first + MAX_SEEDS) + 1
+        seeds |= dict.fromkeys(range(first, stop))
     if not 1 <= len(seeds) <= MAX_SEEDS:
         raise InputError(f"{text} is not 1 to {MAX_SEEDS} seeds; give some such as 0-4")
     return tuple(seeds)
@@ -249,7 +251,7 @@ class Experiment:
         for run in self._finished:
             started = run.record.started
             ended = run.record.ended
-            # The time is negative if the clock was set back in between.
+            # A run ends before it starts if the clock was set back in between.
             if started and ended and ended > started:
                 seconds.append(ended - started)
         if not seconds or self.state != State.RUNNING:
@@ -290,10 +292,14 @@ class ExperimentEstimate:
         return self.runs // len(self.estimates)
 
     def seconds(self, rate: TrainingRate) -> float | None:
-        durations = [rate.seconds(estimate) for estimate in self.estimates.values()]
-        if None in durations:
-            return None
-        return self.seeds * sum(filter(None, durations))
+        """The duration of all runs; None if the number of steps of one is unknown."""
+        total = 0.0
+        for estimate in self.estimates.values():
+            seconds = rate.seconds(estimate)
+            if seconds is None:
+                return None
+            total += seconds
+        return self.seeds * total
 
 
 class Experiments:
@@ -335,6 +341,7 @@ class Experiments:
             if plan.label not in configs:
                 configs[plan.label] = self.check_config(RunConfig(**plan.config))
         estimates = {label: estimate_run(config, self.store) for label, config in configs.items()}
+        # The size of the largest base that is in the home folder.
         model_bytes = 0
         for config in configs.values():
             weights = (self.store.home / "models" / config.base).glob("*.safetensors")
@@ -375,7 +382,7 @@ class Experiments:
             )
         for run in experiment.runs:
             if run.state in RESUMABLE:
-                # Another process may have resumed it.
+                # Another process may have resumed the run.
                 with suppress(RunError):
                     self.jobs.resume(run.id)
         return self._create_missing(experiment, self.jobs.resume)
@@ -409,12 +416,16 @@ class Experiments:
     def _create_missing(
         self, experiment: Experiment, queue: Callable[[str], Run] | None = None
     ) -> Experiment:
-        """Creates the missing runs. Each is recorded before it is queued, so that none is computed twice."""
+        """Creates the missing runs, and queues them by ``queue`` if it is given.
+
+        Each is recorded before it is queued, so that none is computed twice.
+        """
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
+                """The record with the id of a run at ``index``."""
                 plans = [*record.runs]
-                # Another process may have created it.
+                # Another process may have created the run.
                 if self._run(plans[index]) is None:
                     config = self.check_config(RunConfig(**plans[index].config))
                     run = self.store.create(config, queue=False)
@@ -422,9 +433,10 @@ class Experiments:
                 return record.model_copy(update={"runs": tuple(plans)})
 
             if cell.run is None:
-                run_id = self._records.change(experiment.id, with_run).runs[index].run
+                record = self._records.change(experiment.id, with_run)
+                run_id = record.runs[index].run
                 if queue is not None and run_id is not None:
-                    # Another process may have queued it.
+                    # Another process may have queued the run.
                     with suppress(RunError):
                         queue(run_id)
         return self.get(experiment.id)

@@ -49,11 +49,11 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
         raise InputError(
             f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}"
         )
-    small = [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]
-    if small:
-        raise InputError(
-            f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least"
-        )
+    for topic, test_rows in rows.items():
+        if len(test_rows) < MIN_TEST_PAIRS:
+            raise InputError(
+                f"topic {topic!r} has {len(test_rows)} pairs; each needs {MIN_TEST_PAIRS} at least"
+            )
     return dict(sorted(rows.items(), key=lambda item: -len(item[1])))
 
 
@@ -126,6 +126,7 @@ def start(
     base = RunConfig(objective="regression", **changes).base
     overlap = overlap_with(ModelName.parse(base), data, experiments.store.home)
     rows = set(range(len(data)))
+    # The rows that the base was not trained on.
     unread = rows if overlap is None else set(overlap.unread)
     if any(len(unread.intersection(test)) < MIN_TEST_PAIRS for test in folds.values()):
         raise InputError(
@@ -133,20 +134,20 @@ def start(
         )
     experiments.jobs.check_room(len(folds), visitor)
     stem = Path(data.name).stem
-    planned = []
-    for number, (name, test) in enumerate(folds.items(), start=1):
+    plans = []
+    for number, (name, fold) in enumerate(folds.items(), start=1):
         files = {}
-        tested = sorted(unread.intersection(test))
-        for field, part, selected in (
-            ("train_data", "train", rows.difference(test)),
-            ("eval_data", "test", tested),
+        test_rows = unread.intersection(fold)
+        for field, part, part_rows in (
+            ("train_data", "train", rows.difference(fold)),
+            ("eval_data", "test", test_rows),
         ):
-            data_of_part = data.select(sorted(selected))
-            pairs = zip(*data_of_part.columns, data_of_part.scores or (), strict=True)
-            name_of_file = f"{stem}-{number}-{part}.csv"
-            files[field] = str(keep_pairs(name_of_file, pairs, experiments.store.home))
+            part_data = data.select(sorted(part_rows))
+            pairs = zip(*part_data.columns, part_data.scores or (), strict=True)
+            file_name = f"{stem}-{number}-{part}.csv"
+            files[field] = str(keep_pairs(file_name, pairs, experiments.store.home))
         config = {"objective": "regression", "name": f"{stem}, without {name}", **files, **changes}
-        planned.append(PlannedRun(label=name, config=config, pairs=len(tested)))
+        plans.append(PlannedRun(label=name, config=config, pairs=len(test_rows)))
     by = TOPIC if k is None else f"{k} folds"
-    record = ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned))
+    record = ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(plans))
     return experiments.start(record, visitor)

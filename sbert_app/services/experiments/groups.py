@@ -16,19 +16,19 @@ from training.errors import InputError
 class RunGroup:
     """The ids of the runs of an experiment.
 
-    The ``name`` is unique, so that a filter by it finds only these runs. ``differ_in_seed`` says
-    that the runs differ in nothing but the seed.
+    The ``label`` is for places that show the time. ``differ_in_seed`` says that the runs differ in
+    nothing but the seed.
     """
 
     id: str
-    name: str
+    label: str
     runs: frozenset[str]
     differ_in_seed: bool = False
 
     @property
-    def label(self) -> str:
-        """The name without the id, for places that show the time anyway."""
-        return self.name.removesuffix(self.id).rstrip()
+    def name(self) -> str:
+        """The label with the id, so that a filter by the name finds only these runs."""
+        return f"{self.label} {self.id}"
 
 
 def run_groups(home: Path) -> dict[str, RunGroup]:
@@ -47,13 +47,14 @@ def run_groups(home: Path) -> dict[str, RunGroup]:
 def _group(key: str, path: Path, stamp: int) -> RunGroup:
     """The group of an experiment. Pages ask every second, so it is cached until the ``stamp`` of its file changes."""
     record = read_document(path, ExperimentRecord)
-    name = f"folds: {record.name} by {record.by}"
     if record.kind == SWEEP:
-        name = f"sweep: {ablation(record.name).title.lower()} {key}"
-    if record.kind == SEEDS:
-        name = f"{record.name}, seeds {record.by} {key}"
+        label = f"sweep: {ablation(record.name).title.lower()}"
+    elif record.kind == SEEDS:
+        label = f"{record.name}, seeds {record.by}"
+    else:
+        label = f"folds: {record.name} by {record.by}"
     runs = frozenset(plan.run for plan in record.runs if plan.run)
-    return RunGroup(key, name, runs, differ_in_seed=record.kind == SEEDS)
+    return RunGroup(key, label, runs, differ_in_seed=record.kind == SEEDS)
 
 
 def matches(run: Run, group: RunGroup | None, text: str) -> bool:

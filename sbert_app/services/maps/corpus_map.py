@@ -87,8 +87,9 @@ def compute_map(
     by_umap = len(samples[0].rows)
     spaces = [sample.embedded for sample in samples]
     key = map_key(settings, *spaces)
-    is_placed = by_umap < len(embedded[0])
-    if is_placed:
+    # Whether there are sentences that UMAP does not place. Their vectors are in the key, too.
+    has_others = by_umap < len(embedded[0])
+    if has_others:
         key = digest([key, *(space.key for space in embedded)])
     from_cache = embeddings.cache.get(key) is not None
     started = time.perf_counter()
@@ -104,7 +105,7 @@ def compute_map(
             maps.append(place_between(space.vectors, sample, points, watch))
         return np.stack(maps)
 
-    if is_placed:
+    if has_others:
         maps = list(embeddings.cache.get_or_compute(key, place))
     else:
         maps = draw()
@@ -130,8 +131,9 @@ def place_between(
     placing = watch.stage("Placing the other sentences on the map")
     count = min(PLACED_BETWEEN, len(sample_points))
     for rows, cosines, nearest in searched(index, vectors, count, placing):
-        # The fourth power favours the most similar neighbours.
-        weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)
+        # The fourth power favours the most similar neighbours. A cosine that is not positive has a
+        # small weight, and a neighbour that was not found (−1) has none.
+        weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)  # (Q, k)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
         points[rows] = np.einsum("qk,qkd->qd", weights, sample_points[nearest])
     points[sample.rows] = sample_points
@@ -158,19 +160,19 @@ class PairDistances:
 
 def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
     """The distances of similar pairs under each model; None if no pair has a gold score of 4 or more."""
-    rows = gold.rows[gold.gold >= SIMILAR]
-    if not len(rows):
+    similar = gold.rows[gold.gold >= SIMILAR]  # (P, 2)
+    if not len(similar):
         return None
     random = np.random.default_rng(SEED).integers(0, len(result.maps[0]), (RANDOM_PAIRS, 2))
     cosines = []
     random_cosines = []
     on_map = []
     for space, points in zip(result.embedded, result.maps, strict=True):
-        cosines.append(_mean_cosine(space.vectors, rows))
+        cosines.append(_mean_cosine(space.vectors, similar))
         random_cosines.append(_mean_cosine(space.vectors, random))
         random_distance = _mean_distance(points, random)
-        on_map.append(_mean_distance(points, rows) / max(random_distance, 1e-9))
-    return PairDistances(len(rows), cosines, random_cosines, on_map)
+        on_map.append(_mean_distance(points, similar) / max(random_distance, 1e-9))
+    return PairDistances(len(similar), cosines, random_cosines, on_map)
 
 
 # Two models are compared by the nearest neighbours of a sample of the sentences.
@@ -180,7 +182,7 @@ MOST_MOVED = 3
 
 
 def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
-    """The share of the ten nearest sentences that two models have in common, and the sentences with the least shares.
+    """The mean share of the ten nearest sentences that two models have in common, and sentences with the least shares.
 
     None for one model. A large corpus is compared by a sample of its sentences.
     """
@@ -191,22 +193,26 @@ def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
     rows = fixed_sample(len(sentences), COMPARED_SENTENCES)
     neighbours = []
     for space in result.embedded:
+        # One more, as a sentence is its own neighbour.
         _, nearest = space.index.nearest(np.asarray(space.vectors[rows]), count + 1)
         neighbours.append(nearest.tolist())
+    # The number of common neighbours of each sentence.
     common = []
     for row, first, second in zip(rows.tolist(), *neighbours, strict=True):
-        # A sentence is its own neighbour under both models.
-        common.append(len({*first} & {*second} - {row}))
+        shared = set(first).intersection(second)
+        common.append(len(shared - {row}))
     moved = []
-    for place in np.argsort(common, kind="stable")[:MOST_MOVED]:
-        if common[place] < count:
-            moved.append(sentences[rows[place]])
+    for position in np.argsort(common, kind="stable")[:MOST_MOVED]:
+        if common[position] < count:
+            moved.append(sentences[rows[position]])
     return float(np.mean(common)) / count, moved
 
 
-def _mean_cosine(vectors: np.ndarray, rows: np.ndarray) -> float:
-    return float(dot(vectors[rows[:, 0]], vectors[rows[:, 1]]).mean())
+def _mean_cosine(vectors: np.ndarray, pairs: np.ndarray) -> float:
+    """The mean cosine of pairs of rows, int (P, 2), of unit vectors."""
+    return float(dot(vectors[pairs[:, 0]], vectors[pairs[:, 1]]).mean())
 
 
-def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:
-    return float(np.linalg.norm(points[rows[:, 0]] - points[rows[:, 1]], axis=1).mean())
+def _mean_distance(points: np.ndarray, pairs: np.ndarray) -> float:
+    """The mean distance of pairs of rows, int (P, 2), of points."""
+    return float(np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1).mean())

@@ -90,6 +90,7 @@ class MapSettings:
 
     def check(self) -> None:
         """Raises InputError if a value is out of range."""
+        # Users draw a map in 2 or 3 dimensions, and HDBSCAN finds clusters on a map in more.
         if self.dimensions not in (*DIMENSIONS, CLUSTER_DIMENSIONS):
             raise InputError(f"a map has 2 or 3 dimensions, not {self.dimensions}.")
         if not 2 <= self.neighbours <= 200:
@@ -136,15 +137,16 @@ def project(
 
 def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
     """The key of a map in the cache, by the content of the sentences, the models and the settings."""
-    values = (f"{name}={value}" for name, value in asdict(settings).items())
-    return digest([VERSION, *(space.key for space in embedded), *values])
+    spaces = [space.key for space in embedded]
+    values = [f"{name}={value}" for name, value in asdict(settings).items()]
+    return digest([VERSION, *spaces, *values])
 
 
 def compile_umap(home: Path | None = None) -> None:
-    """Draws a small map at low priority, so that umap-learn is compiled into the home folder, unless it already is.
+    """Draws a small map at low priority, so that umap-learn is compiled into the home folder.
 
-    This takes half a minute, once for each version of the packages. The default is the home folder
-    of the environment.
+    This takes half a minute, once for each version of the packages; afterwards nothing is done.
+    Without ``home``, the home folder is the one of the environment.
     """
     home = home_folder(home)
     if is_compiled(home):
@@ -197,11 +199,11 @@ def draw(
         raise
     timer = threading.Timer(WAITING_SECONDS, end_waiting, [home])
     timer.daemon = True
-    _, waiting_timer = _waiting.setdefault(home, (process, timer))
-    if waiting_timer is timer:
+    # One process waits for the next map. Another thread may have left one in the meantime.
+    waiting_process, _ = _waiting.setdefault(home, (process, timer))
+    if waiting_process is process:
         timer.start()
     else:
-        # Another thread has left a process for the next map.
         process.end()
     if not all(np.isfinite(points).all() for points in maps):
         raise InputError(
@@ -235,6 +237,7 @@ class UmapProcess:
         arguments = (other_end, compiled_code(home), niceness)
         self._process = context.Process(target=_serve, args=arguments, name="umap", daemon=True)
         self._process.start()
+        # While this process had the other end open, it would not notice that the process has ended.
         other_end.close()
 
     def is_alive(self) -> bool:
@@ -254,10 +257,12 @@ class UmapProcess:
         layout = watch.part(SEARCH_FRACTION, 1)
         try:
             if not self._is_ready:
+                # The first message of `_serve` is True.
                 self._is_ready = self._answer(watch)
             # Sending blocks until the process reads, which a process that hangs never does.
             threading.Thread(target=self._send, args=((jobs, settings),), daemon=True).start()
             answer = self._answer(watch)
+            # Percentages, before the maps.
             while isinstance(answer, float):
                 layout.report(answer, None, 100)
                 answer = self._answer(watch)
@@ -276,6 +281,7 @@ class UmapProcess:
             self._connection.send(message)
 
     def _answer(self, watch: Watch) -> Any:
+        """The next message of the process."""
         deadline = time.monotonic() + STALLED_SECONDS
         while not self._connection.poll(POLL_SECONDS):
             watch.check()
@@ -353,6 +359,8 @@ def _layouts(
             learning_rate = SECOND_LEARNING_RATE
             start = maps[0]
         elif 4 * settings.dimensions < len(vectors) <= MAX_SPECTRAL:
+            # With fewer vectors, SciPy's eigsh would raise an error, as umap-learn requests
+            # 2 · dimensions + 3 Lanczos vectors.
             start = "spectral"
         mapper = umap.UMAP(
             n_neighbors=rows.shape[1],
@@ -375,6 +383,7 @@ def _layouts(
         )
         points = mapper.fit_transform(vectors)
         if maps:
+            # Rotated onto the first map, around its centre.
             centre = maps[0].mean(axis=0)
             centred = points - points.mean(axis=0)
             rotation, _ = scipy.linalg.orthogonal_procrustes(centred, maps[0] - centre)

@@ -92,6 +92,7 @@ class BatchingRunner(InferenceRunner[Text]):
         reduce: Reduce[Result],
         should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[list[int], Result]]:
+        # A caller that limits the batches does not want other texts in them.
         if sum(map(len, texts)) > SMALL_JOB_TOKENS or self.batch_size is not None:
             yield from super().map(texts, reduce, should_stop)
             return
@@ -110,14 +111,18 @@ class BatchingRunner(InferenceRunner[Text]):
 
         def compute(rows: list[Row]) -> list[tuple[int, list[int], Any]]:
             """For each job in the batch: its number, the numbers of its texts there, and the result of ``reduce``."""
+            # The positions in ``texts``, in the order of the hidden states.
             batch = list(chain.from_iterable(rows))
-            by_job = sorted(range(len(batch)), key=batch.__getitem__)
+
+            def job_of(place: int) -> int:
+                return bisect_right(ends, batch[place])
+
             results = []
             with torch.inference_mode():
                 hidden, mask = self.hidden(texts, rows)
-                for number, group in groupby(
-                    by_job, lambda place: bisect_right(ends, batch[place])
-                ):
+                # The texts of a job are consecutive in ``texts``, so sorting puts them together.
+                by_text = sorted(range(len(batch)), key=batch.__getitem__)
+                for number, group in groupby(by_text, job_of):
                     places = list(group)
                     part, reduce = jobs[number]
                     first = ends[number] - len(part)

@@ -69,7 +69,7 @@ class ModelCache:
         # One thread at a time imports transformers and builds a model.
         self._loading = threading.Lock()
         self._last_use: dict[ModelName, float] = {}
-        # The megabytes of each download so far, and in total.
+        # The megabytes of each download that have arrived, and in total.
         self._downloads: dict[ModelName, tuple[float, float]] = {}
 
     def get(
@@ -157,6 +157,7 @@ class ModelCache:
             return ""
         with suppress(InputError):
             model_folder(CROSS_ENCODERS.get(model.name, model.name), self.home, fetch=False)
+            # A folder was found without a download, such as one in the Hub's cache.
             return ""
         if model.name in DOWNLOADS:
             return DOWNLOADS[model.name]
@@ -179,8 +180,8 @@ class ModelCache:
             if self.is_here(name):
                 continue
             key = self.canonical(name).weights
-            # Another thread may be downloading it, as the app does when it starts in an empty home
-            # folder.
+            # Another thread may be downloading the model, as the app does when it starts in an empty
+            # home folder. Its progress is reported here, too.
             lock = self._locks.setdefault(key, threading.Lock())
             while lock.locked():
                 watch.check()
@@ -203,7 +204,10 @@ class ModelCache:
             watch.report(0, f"Loading {key}")
 
     def own_pooling(self, name: ModelName | str) -> str | None:
-        """The pooling in a name, or else the model's own; None if the model has to be downloaded first."""
+        """The pooling in a name, or else the model's own.
+
+        None if the model has to be downloaded first, or cannot be opened as a bi-encoder.
+        """
         model = ModelName.parse(name)
         if not self.is_here(model):
             return None
@@ -243,8 +247,8 @@ class ModelCache:
             entry = self._models.get(name)
             if entry is not None:
                 return entry[0]
-            # Files are downloaded before the common lock is taken, so that a slow server delays
-            # only its own model.
+            # The folder, the base of an adapter and word vectors are downloaded before the common
+            # lock is taken, so that a slow server delays only its own model.
             opener, folder = find_opener(name, self.home)
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)
@@ -301,11 +305,11 @@ def _storages(value: Any, visited: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _parts(value: Any) -> list[Any]:
+    """The values of a container, or of the attributes of an object of this project."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, list | tuple):
         return list(value)
     if type(value).__module__.partition(".")[0] in OWN_PACKAGES:
-        slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
-        return [*getattr(value, "__dict__", {}).values(), *slots]
+        return list(getattr(value, "__dict__", {}).values())
     return []

@@ -23,14 +23,14 @@ def function_words() -> dict[str, frozenset[str]]:
 
 
 def stop_words(words: Iterable[str]) -> frozenset[str]:
-    """The function words of all languages in a text, given its words in lower case."""
+    """The function words of the languages of a text, given its words in lower case."""
     counts = Counter(words)
     total = max(1, counts.total())
-    stopped: frozenset[str] = frozenset()
-    for of_language in function_words().values():
-        if sum(counts[word] for word in of_language) >= LANGUAGE_FROM * total:
-            stopped |= of_language
-    return stopped
+    result: frozenset[str] = frozenset()
+    for language_words in function_words().values():
+        if sum(counts[word] for word in language_words) >= LANGUAGE_FROM * total:
+            result |= language_words
+    return result
 
 
 # A multilingual model has a vocabulary of 100,000 sub-words and more. A model with a smaller
@@ -48,9 +48,9 @@ FOREIGN_SPLIT = 1.25
 
 
 def other_language(text: str, subwords: int, vocabulary: int) -> str:
-    """The language of a text, if an English model was not trained on it.
+    """The language of a text that a model for English was not trained on.
 
-    "" for English, if the language is uncertain, and for a multilingual model.
+    "" for a text in English, if the language is uncertain, and for a multilingual model.
     ``subwords`` is the number of sub-words of the text, ``vocabulary`` the number of sub-words that
     the model knows.
     """

@@ -33,7 +33,7 @@ def unknown_warnings(
 
 
 def unknown_warning(model: str, rows: Sequence[int], names: Sequence[str] = ()) -> str:
-    """The warning about the texts at these positions."""
+    """The warning about the texts at these positions; ``names`` are the names of all texts, if they have names."""
     if names:
         what = " and ".join(names[row] for row in rows)
     else:

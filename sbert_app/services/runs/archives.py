@@ -28,12 +28,11 @@ def export(store: RunStore, run_id: str, folder: Path) -> Path:
     run = _with_model(store, run_id, "export")
     name = slug(run.name) or run.id
     target = folder / f"{name}.zip"
-    evaluations = [event for event in run.events if event["kind"] == "eval"]
     values = {
         "id": run.id,
         "name": run.name,
         "config": run.config.to_dict(),
-        "evaluations": evaluations,
+        "evaluations": [event for event in run.events if event["kind"] == "eval"],
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -56,21 +56,22 @@ def back_up(home: Path, target: Path) -> Saved:
     if os.path.lexists(target):
         raise InputError(f"{target} exists already; name a new file")
     at_work = tuple(RunStore(home).ids(State.RUNNING))
-    changing = []
+    # Folders that may be replaced while they are read.
+    changing: list[str] = []
     for run in at_work:
         changing += [f"runs/{run}/checkpoint/", f"runs/{run}/model/"]
     count = 0
     left_out = []
     with (
         replace_file(target) as fresh,
-        ZipFile(fresh, "x", ZIP_DEFLATED, strict_timestamps=False) as archive,
+        ZipFile(fresh, "x", ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive,
     ):
-        archive.compresslevel = 1
         for file in files_of(home):
             name = file.relative_to(home).as_posix()
             entry = home_entry(name)
             is_work = entry is not None and entry.is_work
-            if not is_work or file.name in NOT_SAVED or name.startswith(tuple(changing)):
+            is_changing = file.name in NOT_SAVED or name.startswith(tuple(changing))
+            if is_changing or not is_work:
                 continue
             try:
                 # The file is read to its end first, as an error in the middle would damage the archive.
@@ -78,7 +79,7 @@ def back_up(home: Path, target: Path) -> Saved:
                     while opened.read(1 << 20):
                         pass
             except FileNotFoundError:
-                # It was deleted in the meantime.
+                # The file was deleted in the meantime.
                 continue
             except OSError as error:
                 left_out.append(f"{file} cannot be read: {error.strerror or error}")
@@ -96,25 +97,26 @@ def restore(home: Path, source: Path) -> tuple[list[str], list[str]]:
     """
     make_home(home)
     restored = []
-    there = []
+    existing = []
     try:
         with ZipFile(source) as archive:
-            for part, members in _checked(archive, source, shutil.disk_usage(home).free).items():
+            parts = _checked(archive, source, shutil.disk_usage(home).free)
+            for part, members in parts.items():
                 if os.path.lexists(home / part):
-                    there.append(part)
+                    existing.append(part)
                 else:
                     _write(archive, home / part, part, members)
                     restored.append(part)
     except InputError:
         raise
     except Exception as error:
-        # bz2 raises an error without a number on damaged data.
+        # An OSError of the disk has a number. The OSError that bz2 raises on damaged data has none.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise InputError(
             f"{source} is damaged, or no backup ({error}); nothing of it is restored"
         ) from error
-    return restored, there
+    return restored, existing
 
 
 def files_of(home: Path) -> Iterator[Path]:
@@ -130,7 +132,10 @@ def files_of(home: Path) -> Iterator[Path]:
 
 
 def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInfo]]:
-    """The members of each part, such as a run or an experiment. Raises InputError unless all can be restored."""
+    """The members of each part, such as a run or an experiment. Raises InputError unless all can be restored.
+
+    ``free`` is the free disk space in bytes.
+    """
     parts: dict[str, list[ZipInfo]] = {}
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = Counter(member.filename for member in members)
@@ -141,6 +146,7 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
     for member in members:
         name = member.filename
         is_unique = names[name] == 1 and name not in folders
+        # The upper 16 bits are the file mode of Unix.
         is_link = stat.S_ISLNK(member.external_attr >> 16)
         is_plain = _NAME.fullmatch(name) and not is_link
         entry = home_entry(name)
@@ -148,6 +154,7 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
             raise InputError(
                 f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored"
             )
+        # Such as "runs/" and the id of a run, or "experiments/" and the name of a file.
         part = entry.name + name.removeprefix(entry.name).partition("/")[0]
         parts.setdefault(part, []).append(member)
         size += max(member.file_size, BLOCK)
@@ -165,8 +172,8 @@ def _write(archive: ZipFile, place: Path, part: str, members: list[ZipInfo]) -> 
     """Writes a file or a folder, whole or not at all."""
     is_file = members[0].filename == part
     place.parent.mkdir(parents=True, exist_ok=True)
-    replacing = replace_file if is_file else replace_folder
-    with replacing(place) as fresh:
+    replace_part = replace_file if is_file else replace_folder
+    with replace_part(place) as fresh:
         for member in members:
             target = fresh if is_file else fresh / member.filename.removeprefix(f"{part}/")
             target.parent.mkdir(parents=True, exist_ok=True)

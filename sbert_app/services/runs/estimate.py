@@ -51,10 +51,10 @@ class RunEstimate:
     """The estimate of a run.
 
     Attributes:
-        rows: the number of rows; None, as ``steps``, if the data has to be downloaded first.
+        rows: the number of rows; None if the data has to be downloaded first.
         columns: the number of sentences in a row.
         kind: the form of the rows: scored pairs, triplets …
-        rows_of_parts: the number of rows of each part of the config, if it is known.
+        rows_of_parts: the number of rows of each part of the config; incomplete if ``rows`` is None.
     """
 
     config: RunConfig
@@ -66,9 +66,12 @@ class RunEstimate:
 
     @property
     def steps(self) -> int | None:
+        """The number of steps; None if it depends on data that has to be downloaded first."""
         config = self.config
-        if config.max_steps is not None or self.rows is None:
+        if config.max_steps is not None:
             return config.max_steps
+        if self.rows is None:
+            return None
         batches = []
         for rows in self.rows_of_parts or (self.rows,):
             batches.append(math.ceil(rows / config.batch_size))
@@ -88,12 +91,14 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
             raise InputError(
                 f"{model} has no model yet; let it run until its first evaluation, or choose another"
             )
-        if model == config.base and run.is_cross_encoder and not objective.scores_pairs:
+        is_trainable = objective.scores_pairs or not run.is_cross_encoder
+        if model == config.base and not is_trainable:
             raise InputError(
                 f"{model} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
             )
     dev_names = _pair_sets(config.eval_data)
     for name in dev_names:
+        # Opening a set checks that it can be used.
         form, _ = _open(name, home, "dev")
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)
@@ -117,6 +122,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         # A cross-encoder reads the sentences of a row as one.
         columns = 1
     rows = tuple(part.rows for part in parts if part.rows is not None)
+    # The total is known if the rows of all parts are.
     total = sum(rows) if len(rows) == len(parts) else None
     return RunEstimate(config, total, columns, kind, (*notes, *_preparation(config, home)), rows)
 
@@ -132,9 +138,10 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     notes = []
     remote_form = ""
     # Rows are held out of the first set of the first part.
-    is_held_out = config.eval_data == HELD_OUT and part == config.parts[0]
+    is_first_part = config.eval_data == HELD_OUT and part == config.parts[0]
     for name in DataName.parse_joined(part.data):
-        form, data = _transformed(name, part, config.seed, home, is_held_out and not sizes)
+        is_held_out = is_first_part and not sizes
+        form, data = _transformed(name, part, config.seed, home, is_held_out)
         if data is not None:
             sets.append(data)
             sizes.append(len(data))
@@ -146,6 +153,7 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
         if name.built_in and uses_all_rows:
             splits = name.built_in.splits
             split = name.split or next(iter(splits))
+            # 0 rows stand for an unknown number.
             size = splits[split].rows or None
         sizes.append(size)
     if remote_form:
@@ -284,16 +292,18 @@ class TrainingRate(NamedTuple):
 
 
 def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
-    """The rate of the first of the runs (the newest first) of the same kind as a run of ``config``, or None.
+    """The rate of the newest run of the same kind as a run of ``config``; None if there is no such run.
 
-    A run is of the same kind if base, data, objective and the settings that make steps fast or slow
-    are the same, and its batches are at most twice as large or small.
+    ``runs`` are sorted, the newest first. A run is of the same kind if base, data, objective and
+    the settings that make steps fast or slow are the same, and its batches are at most twice as
+    large or small.
     """
     for run in runs:
         if any(getattr(run.config, name) != getattr(config, name) for name in SETTINGS_OF_SPEED):
             continue
         rates = [event["sentences_per_second"] for event in run.events if event["kind"] == "train"]
-        if 0.5 <= run.config.batch_size / config.batch_size <= 2 and len(rates) > 1:
+        ratio = run.config.batch_size / config.batch_size
+        if 0.5 <= ratio <= 2 and len(rates) > 1:
             evaluations = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(median(rates), median(evaluations), source, _other_seconds(run))
@@ -302,12 +312,13 @@ def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
 
 def _other_seconds(run: Run) -> float:
     """The seconds before the first step of a run, and of the test of its best model."""
-    # The time of the last event of each kind.
+    # The time of the last event of each kind, and of the last event of each state.
     times = {}
     for event in run.events:
         times[event.get("state") or event["kind"]] = event.get("t") or 0.0
     started = run.record.started
     seconds = STARTING_SECONDS
+    # The state is running once data and model are loaded.
     if State.RUNNING in times and started is not None:
         seconds = max(0.0, times[State.RUNNING] - started)
     if "test" in times and "eval" in times:

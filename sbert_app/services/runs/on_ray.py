@@ -83,18 +83,18 @@ class RemoteRun:
         self.folder = self.store.folder / run.id
         self.folder.mkdir(parents=True, exist_ok=True)
 
-        def unpacked(name: str, _: bool) -> str:
+        def unpacked(name: str) -> str:
             path = scratch / name
             return str(path) if path.exists() else name
 
-        config = _renamed(run.config, unpacked)
+        config = _renamed(run.config, unpacked, unpacked)
         write_text(self.folder / "config.json", config.to_json() + "\n")
         write_text(self.folder / "name.txt", run.name)
         # With a start time, the run continues from its checkpoint, if there is one.
         RunRecord(State.QUEUED, time.time(), started=time.time()).write(self.folder)
         self._should_end = threading.Event()
-        # What was sent last: the inode and the size of a file, or the modification time of a folder
-        # and 0.
+        # What was sent last, by name: the inode and the size of a file, or the modification time of
+        # a folder and 0.
         self._sent = dict[str, tuple[int, int]]()
         _note(self.folder, f"executed on {socket.gethostname()}")
         self._outcome: Future[RunResult] = ThreadPoolExecutor(1).submit(
@@ -127,11 +127,11 @@ class RemoteRun:
 
     def _change(self, path: Path) -> tuple[int, bytes] | None:
         """The change of a file or folder; None if there is none, or the trainer is just replacing the folder."""
-        before, size = self._sent.get(path.name, (0, 0))
+        sent_version, sent_size = self._sent.get(path.name, (0, 0))
         with suppress(FileNotFoundError):
             if path.is_dir():
                 modified = path.stat().st_mtime_ns
-                if modified == before:
+                if modified == sent_version:
                     return None
                 archive = _pack({path: "."})
                 if path.stat().st_mtime_ns != modified:
@@ -140,10 +140,12 @@ class RemoteRun:
                 return 0, archive
             with path.open("rb") as file:
                 inode = os.fstat(file.fileno()).st_ino
-                start = file.seek(size if inode == before else 0)
+                # A file with another inode has replaced the one that was sent.
+                is_new = inode != sent_version
+                start = file.seek(0 if is_new else sent_size)
                 content = file.read()
             self._sent[path.name] = (inode, start + len(content))
-            if content or inode != before:
+            if content or is_new:
                 return start, content
         return None
 
@@ -181,18 +183,20 @@ def _submit(
     should_end: Callable[[], bool],
 ) -> RunResult:
     """Executes a run on one actor. Raises ActorLostError if the actor dies."""
+    # The import of torch takes seconds.
     from training.trainer.train import RunResult
 
-    def end() -> State | None:
-        """The last state of a run that has to end, or None while it may continue."""
+    def requested_end() -> State | None:
+        """The state in which the run has to end; None while it may continue."""
         if (run.folder / "stop").exists():
             return State.STOPPED
         return State.INTERRUPTED if should_end() else None
 
     ray = cluster.connect()
+    # Whether the cluster had room for the run.
     has_begun = False
     result = None
-    reported = len(store.events(run.id))
+    num_reported = len(store.events(run.id))
     _note(run.folder, f"submitted to Ray at {cluster.address}")
     with ray_errors():
         actor = cluster.take(RemoteRun)
@@ -201,33 +205,41 @@ def _submit(
             while result is None:
                 while not ray.wait([answer], timeout=1)[0]:
                     cluster.check()
-                    if not has_begun and end():
+                    if not has_begun and requested_end():
                         _note(run.folder, "ended before there was room for it")
+                        step = store.get(run.id).progress.step
                         path = str(run.folder / "model") if run.has_model else None
-                        return RunResult(
-                            run.id, State.STOPPED, store.get(run.id).progress.step, 0.0, path=path
-                        )
+                        # Without the file ``stop``, the lease makes it interrupted.
+                        return RunResult(run.id, State.STOPPED, step, seconds=0.0, path=path)
                 changes, result = ray.get(answer)
                 has_begun = True
+                # The checkpoint is written last (`FILES`).
                 for name, (start, content) in reversed(changes.items()):
                     _write(run.folder / name, start, content)
-                for event in store.events(run.id, reported):
+                for event in store.events(run.id, num_reported):
                     on_event(event)
-                reported = len(store.events(run.id))
+                num_reported = len(store.events(run.id))
                 if result is None:
-                    answer = actor.poll.remote(end())
+                    answer = actor.poll.remote(requested_end())
             cluster.idle.append(actor)
         finally:
             if result is None:
                 ray.kill(actor)
     if result.status == State.FINISHED:
         shutil.rmtree(run.folder / "checkpoint", ignore_errors=True)
-    return replace(result, path=result.path and str(run.folder / "model"))
+    if result.path is None:
+        return result
+    # The result has the path on the node.
+    return replace(result, path=str(run.folder / "model"))
 
 
 def _write(path: Path, start: int, content: bytes) -> None:
-    """Writes a change of a file or folder. The log of the actor is appended to the log of this process."""
-    if not path.suffix:
+    """Writes a change of a file or folder of `FILES`.
+
+    The log of the actor is appended to the log of this process.
+    """
+    is_folder = not path.suffix
+    if is_folder:
         with replace_folder(path) as fresh:
             _unpack(content, fresh)
     elif start or path.name == LOG:
@@ -244,40 +256,46 @@ def _note(folder: Path, line: str) -> None:
 
 def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
     """A run whose config names files of an archive, and this archive of its folder and of local files and models."""
-    packed = {}
+    # The names in the archive, by path.
+    packed: dict[Path, str] = {}
     for name in FILES:
         path = run.folder / name
         if name != LOG and path.exists():
             packed[path] = f"runs/{run.id}/{name}"
 
-    def pack(name: str, is_model: bool) -> str:
-        run_id = ModelName(name).run_id
-        path = Path(name).expanduser()
-        if is_model and run_id is not None:
-            path = run_folder(run_id, home)
-        if path.is_file() or (is_model and path.is_dir()):
-            name = packed.setdefault(path, f"inputs/{len(packed)}/{path.name}")
-        return name
+    def add(path: Path) -> str:
+        return packed.setdefault(path, f"inputs/{len(packed)}/{path.name}")
 
-    config = _renamed(run.config, pack)
+    def pack_data(name: str) -> str:
+        path = Path(name).expanduser()
+        return add(path) if path.is_file() else name
+
+    def pack_model(name: str) -> str:
+        run_id = ModelName(name).run_id
+        path = Path(name).expanduser() if run_id is None else run_folder(run_id, home)
+        return add(path) if path.exists() else name
+
+    config = _renamed(run.config, pack_data, pack_model)
     return replace(run, config=config), _pack(packed)
 
 
-def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig:
-    """The config with other names of files and models. ``rename`` gets a name and whether it is the name of a model."""
+def _renamed(
+    config: RunConfig, rename_data: Callable[[str], str], rename_model: Callable[[str], str]
+) -> RunConfig:
+    """The config with other names of data and models."""
     names = {}
     for key in ("train_data", "eval_data"):
         data = getattr(config, key)
         if data:
             parts = []
             for part in DataName.parse_joined(data):
-                parts.append(str(replace(part, name=rename(part.name, False))))
+                parts.append(str(replace(part, name=rename_data(part.name))))
             names[key] = "+".join(parts)
     for key in ("base", "teacher"):
         name = getattr(config, key)
         if name:
             model = ModelName.parse(name)
-            names[key] = str(replace(model, name=rename(model.name, True)))
+            names[key] = str(replace(model, name=rename_model(model.name)))
     return config.replace(**names)
 
 

@@ -65,7 +65,7 @@ class RunRecord:
                 f"there is no run {folder.name!r}; `runs list` shows them all"
             ) from error
         except InputError as error:
-            raise RunNotFoundError(error, error.public) from error
+            raise RunNotFoundError(error, public=error.public) from error
 
     def write(self, folder: Path) -> None:
         """Writes the record atomically. Raises OSError if the disk is full."""
@@ -132,7 +132,9 @@ def default_name(config: RunConfig) -> str:
     concatenation = ""
     if "concatenation" in config.objective_class.fields:
         concatenation = f" {config.concatenation}"
-    pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
+    pooling = ""
+    if config.pooling is not None:
+        pooling = " · CLS" if config.pooling == "cls" else f" · {config.pooling}"
     objectives = " + ".join(dict.fromkeys(part.objective for part in config.parts))
     return f"{objectives}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
 
@@ -140,13 +142,13 @@ def default_name(config: RunConfig) -> str:
 def newest_first(folders: Iterable[Path]) -> list[str]:
     """The ids of runs by the times in their records. Runs whose record cannot be read come last."""
 
-    def age(folder: Path) -> tuple[float, str]:
+    def creation(folder: Path) -> tuple[float, str]:
         created = 0.0
         with suppress(UserFacingError, OSError):
             created = _created(folder)
         return created, folder.name
 
-    return [folder.name for folder in sorted(folders, key=age, reverse=True)]
+    return [folder.name for folder in sorted(folders, key=creation, reverse=True)]
 
 
 # Exceptions are not cached, so a record that is repaired is read again.
@@ -156,7 +158,7 @@ def _created(folder: Path) -> float:
 
 
 def stamp_of(folder: Path) -> object:
-    """A value that changes whenever the folder of an idle run does."""
+    """A value that changes with the folder of a run that is not at work."""
     stats = []
     for name in ("run.json", "name.txt", "events.jsonl", "model"):
         # A file that cannot be read is reported by its reader.
@@ -252,12 +254,13 @@ class RunProgress:
     Attributes:
         memory_gb: the peak memory of a GPU.
         notes: how the data was transformed.
-        baseline, latest, best: the evaluation before the first step, the last one, and the best
-            after the first step.
+        baseline: the evaluation before the first step.
+        latest: the last evaluation.
+        best: the best evaluation after the first step.
         warnings: see `training.trainer.run_metrics.warnings`.
         test: the evaluation of the best model on the test split of the dev data.
-        collapsed, undefined: the reason, if the last evaluation found a collapse, or no Spearman's
-            correlation.
+        collapsed: how the model has collapsed, if the last evaluation says so.
+        undefined: why the last evaluation has no Spearman's correlation, if it has none.
     """
 
     step: int = 0
@@ -299,6 +302,7 @@ class RunProgress:
                     if event["step"] == 0:
                         baseline = baseline or event
                     elif event.get("best"):
+                        # It is better than all evaluations before.
                         best = event
                 case "test":
                     test = event

@@ -83,17 +83,19 @@ class RunStore:
         self.folder = home / "runs" if folder is None else folder
         self._event_readers: dict[str, EventReader] = {}
         self._configs: dict[str, RunConfig] = {}
+        # Held while events are read, as an `EventReader` is not thread-safe.
         self._reading = threading.Lock()
         self._damaged: Sequence[UserFacingError] = ()
-        # The modification time of the folder, and the ids of its runs, the newest first.
+        # The modification time of the folder, and the ids of its runs, the newest first. With None
+        # in place of the time, the folder is read again.
         self._order: tuple[float | None, Sequence[str]] = (None, ())
         # The runs that are not at work, with the stamps of their folders (`stamp_of`).
         self._ended: dict[str, tuple[object, Run]] = {}
         # The stamps of run.json of the runs that are not at work, so that `ids` does not read these
         # files again.
-        self._quiet: dict[str, tuple[int, int]] = {}
-        # The result of the last search for runs at work: the ids of all runs at that time, the time,
-        # and the ids of the runs at work.
+        self._ended_stamps: dict[str, tuple[int, int]] = {}
+        # The runs at work when `ids` last looked for them: the ids of all runs at that time, the
+        # time, and the ids of the runs at work.
         self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
@@ -106,6 +108,7 @@ class RunStore:
         # A run is usable without its name.
         with suppress(OSError):
             name = (folder / "name.txt").read_bytes().decode(errors="replace") or first_name
+        # Labels of models say the new name.
         if name != first_name:
             RENAMED_RUNS[run_id] = name
         else:
@@ -128,15 +131,17 @@ class RunStore:
         if cursor:
             self._run_folder(cursor)
             ids = ids[ids.index(cursor) + 1 :]
-        return [*self._read(ids[:limit])]
+        return list(self._read(ids[:limit]))
 
     def recent(self, also: Collection[str] = (), limit: int = PICKED) -> Sequence[Run]:
         """The newest runs, all runs at work, and ``also``, the newest first. Quick with any number of runs."""
         ids = self._ids()
-        scanned, scan_time, _ = self._at_work
-        if scanned is not ids or time.monotonic() - scan_time > SCAN_SECONDS:
+        known_ids, scan_time, _ = self._at_work
+        if known_ids is not ids or time.monotonic() - scan_time > SCAN_SECONDS:
+            # This looks for all runs at work.
             self.ids(State.QUEUED)
-        selected = {*ids[:limit], *self._at_work[2], *also}
+        _, _, at_work = self._at_work
+        selected = {*ids[:limit], *at_work, *also}
         return self._read([run_id for run_id in ids if run_id in selected])
 
     def count(self) -> int:
@@ -153,16 +158,19 @@ class RunStore:
             changed = self.folder.stat().st_mtime
         except FileNotFoundError:
             return []
-        if self._order[0] != changed:
+        known_change, ids = self._order
+        if known_change != changed:
             folders = self.folder.iterdir()
             ids = newest_first(folder for folder in folders if not folder.name.startswith("."))
+            # Deleted runs are dropped.
             self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
             # Within the resolution of the time, another run may be created after this reading.
             is_settled = time.time() - changed > 1
             self._order = (changed if is_settled else None, ids)
-        return self._order[1]
+        return ids
 
     def _read(self, ids: Sequence[str]) -> Sequence[Run]:
+        """The runs of these ids, without damaged ones. A run that is not at work is read again if it has changed."""
         runs = []
         damaged = []
         for run_id in ids:
@@ -195,14 +203,15 @@ class RunStore:
         for run_id in ids:
             # Damaged runs cannot be executed, and others may be deleted while this loop runs.
             with suppress(UserFacingError, OSError):
-                status = os.stat(f"{self.folder}/{run_id}/run.json")  # noqa: PTH116 - of 20,000 runs
+                status = os.stat(f"{self.folder}/{run_id}/run.json")  # noqa: PTH116 - quicker than Path
                 stamp = status.st_ino, status.st_ctime_ns
-                if self._quiet.get(run_id) == stamp:
+                if self._ended_stamps.get(run_id) == stamp:
                     continue
                 record = self._current_record(self.folder / run_id)
                 if record.state not in AT_WORK:
-                    self._quiet[run_id] = stamp
+                    self._ended_stamps[run_id] = stamp
                     continue
+                # Raises an error if the config is damaged.
                 self._config(run_id, self.folder / run_id)
                 at_work.append(run_id)
                 if record.state == state:
@@ -221,10 +230,12 @@ class RunStore:
             return events[start:]
 
     def log(self, run_id: str, lines: int = 200) -> str:
+        """The last lines of the run's log; "" without a log."""
         file = self._run_folder(run_id) / "log.txt"
         if not file.is_file():
             return ""
         with file.open("rb") as log:
+            # A line is assumed to have at most 200 bytes on average.
             log.seek(max(0, file.stat().st_size - 200 * lines))
             text = log.read().decode("utf-8", errors="replace")
         return "\n".join(text.rstrip("\n").split("\n")[-lines:])
@@ -278,7 +289,8 @@ class RunStore:
         if state not in AT_WORK:
             raise RunStateError(f"run {run_id} is {state}; there is nothing to stop")
         (folder / "stop").touch()
-        with suppress(RunBusyError), self._lock(folder, "its process will see the file"):
+        # If a process is working on the run, it will see the file.
+        with suppress(RunBusyError), self._lock(folder, "it is running"):
             record = self._locked_record(folder)
             if record.state == State.QUEUED:
                 replace(record, state=State.STOPPED, ended=time.time()).write(folder)
@@ -369,6 +381,7 @@ class RunStore:
                 (folder / "reserve").write_bytes(bytes(RESERVED_BYTES))
                 yield lease
             except BaseException as error:
+                # KeyboardInterrupt and SystemExit are not derived from Exception.
                 lease.state = State.FAILED if isinstance(error, Exception) else State.INTERRUPTED
                 lease.reason = " ".join(str(error).split()) or type(error).__name__
                 raise
@@ -420,17 +433,19 @@ class RunStore:
     def _run_folder(self, run_id: str) -> Path:
         folder = self.folder / run_id
         if not is_id(run_id) or not os.path.lexists(folder / "run.json"):
-            missing = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
-            raise RunNotFoundError(missing, missing)
+            message = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
+            raise RunNotFoundError(message, public=message)
         return folder
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
         config = self._configs.get(run_id)
         if config is None:
+            file = folder / "config.json"
             try:
-                config = self._configs[run_id] = read_document(folder / "config.json", RunConfig)
+                config = read_document(file, RunConfig)
             except FileNotFoundError as error:
-                raise unreadable(folder / "config.json", "it is gone") from error
+                raise unreadable(file, "it is gone") from error
+            self._configs[run_id] = config
         return config
 
 
