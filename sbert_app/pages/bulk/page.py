@@ -23,7 +23,13 @@ from sbert_app.pages.components.events import (
     on_choice,
     run_js,
 )
-from sbert_app.pages.components.file_panel import Chosen, FilePanel, columns_of, read_by
+from sbert_app.pages.components.file_panel import (
+    Chosen,
+    FilePanel,
+    columns_of,
+    has_question,
+    read_by,
+)
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import (
     INTERNAL_ERROR,
@@ -46,7 +52,7 @@ from sbert_app.services.files.report import ScoreSummary
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns
-from training.data.tables.reading import NO_JUDGEMENT, TableReading
+from training.data.tables.reading import NO_JUDGEMENT
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, StoppedError, UserFacingError
@@ -355,7 +361,7 @@ class _Page:
                 problem = CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN
                 raise InputError(f"{problem}.")
             reading = read_by(table, (first, second, gold))
-            if _has_question(reading):
+            if has_question(reading):
                 raise InputError(f"{ANSWER_FIRST}.")
             picked = reading.pair()
         except UserFacingError as error:
@@ -442,7 +448,7 @@ class _Page:
     ) -> Update:
         """Returns the update for a job. Without ``columns`` in the address, the table's own reading decides."""
         reading = read_by(table, columns or columns_of(table.reading))
-        if _has_question(reading):
+        if has_question(reading):
             hint = f"{ANSWER_FIRST}, then press Score."
         elif len(table.columns) < 2:
             hint = f"{ONE_COLUMN}."
@@ -550,8 +556,3 @@ class _Page:
             self.disagreements: disagreements,
             **self.duplicates.offered(summary, start),
         }
-
-
-def _has_question(reading: TableReading) -> bool:
-    """Whether a doubt about the columns must be settled before the file can be scored."""
-    return any(not doubt.is_possible_only for doubt in reading.doubts)
