@@ -40,7 +40,7 @@ def remember(
         return values_of(controls, request)
 
     restored = keep_touched(controls, on_open(restore, list(controls)))
-    # The rows of tabs: the one of the page, and those inside of its tabs.
+    # The row of tabs of the page, and the rows inside of its tabs.
     rows = [tabs]
     for section in _sections(tabs):
         rows += _inner_tabs(section)

@@ -167,14 +167,14 @@ def follow(
     answered = gr.State({})
 
     def show(
-        looks: Questions, answers: dict[str, dict[Any, Any]], shown: str, *values: Any
+        looks: Questions, answers: dict[str, dict[Any, Any]], name_on_page: str, *values: Any
     ) -> Update:
         is_newest = ask(looks)
         now = look(*values)
         if not is_newest():
             # A look that started later may have ended earlier, with a newer state.
             return {shown_answer: gr.skip()}
-        versions = dict(answers.get(shown, {}))
+        versions = dict(answers.get(name_on_page, {}))
         updates = changes(now, versions)
         if not updates:
             return {shown_answer: gr.skip()}

@@ -137,7 +137,7 @@ class ExperimentPanel:
 
         Args:
             name_count: 1 if the first of ``values`` is the name of an ablation, 0 if there is none.
-                The other values are those of ``others``.
+                The values of ``others`` follow.
         """
         candidates = self.experiments.list(self.kind, *values[:name_count])
         damaged = self.experiments.damaged()

@@ -318,7 +318,7 @@ class FilePanel:
                 self.read_as: gr.update(value="", visible=False),
                 self.sheet: gr.update(value=None, visible=False),
                 **dict.fromkeys(self.columns, ""),
-                **self.doctor.offered(is_visible=False),
+                **self.doctor.reset(is_visible=False),
             }
         columns = columns or columns_of(table.reading)
         sheets = list(table.sheets)
@@ -406,7 +406,7 @@ class FilePanel:
         return {
             self.table: self._panel(table, columns, encoding, read_as, is_open, remark),
             **dict(zip(self.columns, columns, strict=True)),
-            **self.doctor.offered(self._is_upload(table)),
+            **self.doctor.reset(is_visible=self._is_upload(table)),
         }
 
     def _is_upload(self, table: OpenedTable) -> bool:
@@ -588,7 +588,7 @@ class FileDoctor:
             **event_options(trigger_mode="always_last"),
         )
 
-    def offered(self, is_visible: bool) -> Update:
+    def reset(self, is_visible: bool) -> Update:
         """Returns the update that closes and clears the fold for another file, and shows or hides it."""
         return {
             self.fold: gr.update(visible=is_visible, open=False),
@@ -710,7 +710,7 @@ def chosen_name(
     )
     requested = _requested(first, second, target)
     if not {"", *table.columns, NO_JUDGEMENT}.issuperset(requested):
-        # The columns are those of another one of several files. This one's own reading decides.
+        # The columns belong to another one of several files. The own reading of this file decides.
         return str(name)
     reading = table.reading
     if not first and (requested or not reading.sentences):

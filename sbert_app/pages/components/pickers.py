@@ -53,7 +53,7 @@ CROSS_ENCODER_CHOICES = [
 
 # Returns the choices of a picker, given the runs of this machine.
 Choices = Callable[[Sequence[Run]], Sequence[tuple[str, str]]]
-# The pickers that `fresh` has marked, until `read_anew` takes those of its page.
+# The pickers that `fresh` has marked, until their page is built and `read_anew` takes them.
 _fresh: WeakKeyDictionary[gr.Dropdown, Choices] = WeakKeyDictionary()
 
 
