@@ -46,7 +46,8 @@ def build(services: Services) -> None:
         costs = measure_cost(services.models.get(model, Model), with_scores(pairs), watch)
         return result(costs, model, "Measured now")
 
-    def result(costs: CostTable, model: ModelName, measured: str) -> Update:
+    def result(costs: CostTable, model: ModelName, origin: str) -> Update:
+        """Shows a measurement. ``origin`` says where it comes from, such as "Measured now"."""
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
         smallest = costs.smallest_within(NEAR)
         return {
@@ -56,7 +57,7 @@ def build(services: Services) -> None:
                 "evaluate/templates/cost_table.html",
                 table=costs,
                 precisions=list(labels.items()),
-                measured=measured,
+                measured=origin,
             ),
         }
 

@@ -111,10 +111,10 @@ def build_transfer(services: Services) -> None:
             info="or your own file",
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
-    options = FilePanel(services, file, "transfer")
+    panel = FilePanel(services, file, "transfer")
     ids = ("score-transfer", "stop-transfer", "transfer-status")
     tab = MeasureTab.build(services, "transfer", "Score", ids)
-    options.hold([tab.start])
+    panel.hold([tab.start])
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
     def score(watch: Watch, models: list[str], name: str, file: str | None, *how: str) -> Update:
@@ -133,7 +133,7 @@ def build_transfer(services: Services) -> None:
 
     tab.wire(
         score,
-        [models, data, file, *options.inputs],
+        [models, data, file, *panel.inputs],
         {},
         example=lambda: {tab.status: shipped("transfer_scores")},
     )
@@ -142,13 +142,17 @@ def build_transfer(services: Services) -> None:
 def score_table(
     models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]
 ) -> Markup:
-    """Renders the accuracy of each model, or the reason why it has none, and the share of the largest class."""
+    """Renders the accuracy of each model, or the reason why it has none, and the size of the data by class.
+
+    The template adds the accuracy of a classifier that always says the largest class.
+    """
     means = [score.mean for score in scores if isinstance(score, TransferScore)]
     labels = [model.label for model in models]
     return render(
         "evaluate/templates/transfer_scores.html",
         data=data.name,
         size=len(data),
+        # The largest class comes first.
         classes=data.classes[:MAX_CLASSES_LISTED],
         rows=list(zip(labels, scores, strict=True)),
         best=max(means, default=None),
