@@ -430,7 +430,10 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     column = _fullest(table, table.columns)
     # Like the best of the table, the ranking leaves out models that were trained on the pairs.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
-    ranking = rank_models(results, column.name, table.metric, models or None)
+    if not models:
+        # All of them were, and the ranking is on the other pairs.
+        models = [row.model for row in table.rows]
+    ranking = rank_models(results, column.name, table.metric, models)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
     systems = "models"
     if len(models) < len(table.rows):
