@@ -5,7 +5,7 @@ once and sends the scores one after another (assets/label.js); each is stored be
 (`services.annotations.project`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -87,11 +87,13 @@ TO_FIVE = "0 to 5"
 YES_OR_NO = "yes or no"
 
 # The reasons for refusing ratings, as HTML, by project, rater and pair.
-Refused = dict[tuple[str, str, int], str]
+Refusals = dict[tuple[str, str, int], str]
 # The number of following pairs that are sent with a card, so that a rating shows the next one at
 # once.
 MOST_AHEAD = 8
+# What the browser sends if the rater cannot judge the pair.
 NO_SCORE = "none"
+# In place of a score on the card; None says that the rater cannot judge the pair.
 NOT_JUDGED = "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits are ratings unless a field has the focus, so the field that opened a project gives it up.
@@ -179,9 +181,9 @@ class _LabelPage:
     def wire(self) -> None:
         def open_link(questions: Questions, request: gr.Request) -> Update:
             query = request.query_params
-            update = self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
+            update = self.open_project(query.get("project", NO_PROJECT), query.get("rater", ""))
             if questions:
-                # The person has opened another project since.
+                # The person has opened another project while this one was read.
                 return {self.error: gr.skip()}
             return update
 
@@ -189,7 +191,7 @@ class _LabelPage:
         judging = [self.card, self.error]
         everything = [*choice, *judging, self.new, *self.results.outputs]
         questions = gr.State({})
-        refused = gr.State({})
+        refusals = gr.State({})
         linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
         keep_touched([self.rater], linked)
         for event, field in (
@@ -200,21 +202,21 @@ class _LabelPage:
             event(
                 note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
             )
-            opened = event(self.opened, choice, everything, **event_options(queue=False))
+            opened = event(self.open_project, choice, everything, **event_options(queue=False))
             js = f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}"
             run_js(opened.then, js, choice)
         for name in ("judge", "take_back", "turn", "agree"):
             # An event of the card has the name of its handler.
             pressed = getattr(self.card, name)(
                 getattr(self, name),
-                [*choice, refused],
+                [*choice, refusals],
                 judging,
                 **event_options(queue=False, trigger_mode="multiple"),
             )
             # The agreement is computed once for a burst of presses, as it takes a second for dozens
             # of raters.
             pressed.then(
-                self.rated,
+                self.show_agreement,
                 choice,
                 self.results.outputs,
                 **event_options(trigger_mode="always_last"),
@@ -250,8 +252,10 @@ class _LabelPage:
         ]
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
-        created = created.success(self.opened, choice, everything, **event_options(queue=False))
-        run_js(created.then, f"(project, rater) => {REMEMBER}", choice)
+        opened = created.success(
+            self.open_project, choice, everything, **event_options(queue=False)
+        )
+        run_js(opened.then, f"(project, rater) => {REMEMBER}", choice)
         on_open(self.take, [self.new, self.file, *self.how_read.outputs])
         self.results.wire()
 
@@ -263,12 +267,15 @@ class _LabelPage:
             self.new: gr.Accordion(open=True) if is_sent else gr.skip(),
         }
 
-    def opened(self, project_id: str, rater: str) -> Update:
-        """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
-        listed = self.projects.list()
+    def open_project(self, project_id: str, rater: str) -> Update:
+        """Opens a project at the first pair that this rater has not judged.
+
+        Without a project, or for one that does not exist, opens the first of the list.
+        """
+        projects = self.projects.list()
         errors = [messages.error_message(error) for error in self.projects.store.list().damaged]
-        choices = [(f"{info.name} ({info.source})", key) for key, info in listed]
-        if not listed:
+        choices = [(f"{info.name} ({info.source})", key) for key, info in projects]
+        if not projects:
             choices.append(("none yet", NO_PROJECT))
         ids = [key for _, key in choices]
         if project_id not in ids:
@@ -280,7 +287,7 @@ class _LabelPage:
             self.rater: rater,
             self.error: "".join(errors),
         }
-        if not listed:
+        if not projects:
             # An open form is never closed: its user may be at work there.
             update[self.new] = gr.Accordion(open=True)
         try:
@@ -296,42 +303,51 @@ class _LabelPage:
             card = self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
 
-    def judge(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
-        """Saves a rating for the project and the rater of the card, as others may be chosen while ratings are queued.
+    def judge(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
+        """Saves a rating for the project and the rater of the card.
 
-        The reason for refusing a rating stays on the page until the pair is rated, as further
-        ratings follow at once.
+        ``project_id`` and ``rater`` may be others, which were chosen while ratings were queued. The
+        reason for refusing a rating stays on the page until the pair is rated, as further ratings
+        follow at once.
         """
 
         def work(project: Project) -> tuple[int, bool]:
             project.rate(event.rater, event.pair, _score(event))
             return event.pair, True
 
-        place = (event.project, event.rater, event.pair)
-        refused.pop(place, None)
-        update = self._after(event.project, event.rater, refused, work, place)
+        key = (event.project, event.rater, event.pair)
+        refusals.pop(key, None)
+        update = self._after(event.project, event.rater, refusals, work, key)
         if (event.project, event.rater) != (project_id, _name(rater)):
-            update[self.card] = self.opened(project_id, rater)[self.card]
+            update[self.card] = self.open_project(project_id, rater)[self.card]
         return update
 
     def take_back(
-        self, project_id: str, rater: str, refused: Refused, event: gr.EventData
+        self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData
     ) -> Update:
+        """Undoes the last rating of the rater, and shows its pair."""
+
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
-            return event.pair if pair is None else pair, False
+            if pair is None:
+                # Nothing is left to undo, so the card stays.
+                pair = event.pair
+            return pair, False
 
-        return self._after(project_id, rater, refused, work)
+        return self._after(project_id, rater, refusals, work)
 
-    def agree(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
+    def agree(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
+        """Saves the score that the raters have agreed on."""
+
         def work(project: Project) -> tuple[int, bool]:
             project.agree(rater, event.pair, _score(event))
             return event.pair, False
 
-        return self._after(project_id, rater, refused, work)
+        return self._after(project_id, rater, refusals, work)
 
-    def turn(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
-        return self._after(project_id, rater, refused, lambda _: (event.pair + event.step, False))
+    def turn(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
+        """Shows the next pair or the one before; a step is 1 or -1."""
+        return self._after(project_id, rater, refusals, lambda _: (event.pair + event.step, False))
 
     def make(self, watch: Watch, *values: Any) -> Update:
         """Chooses the pairs of a new project; ``values`` come from its form."""
@@ -361,13 +377,16 @@ class _LabelPage:
         self,
         project_id: str,
         rater: str,
-        refused: Refused,
-        work: Any,
-        place: tuple[str, str, int] | None = None,
+        refusals: Refusals,
+        work: Callable[[Project], tuple[int, bool]],
+        rating: tuple[str, str, int] | None = None,
     ) -> Update:
-        """Does ``work``, which returns the next pair and whether to move on to one that is not judged.
+        """Does ``work`` and shows a card.
 
-        An error is kept in ``refused`` if it concerns the rating of a ``place``.
+        Args:
+            work: returns the pair of the card, and whether to move on from there to the next pair
+                that is not judged.
+            rating: the key in ``refusals`` if the work saves a rating, whose error is kept there.
         """
         error = ""
         try:
@@ -376,20 +395,23 @@ class _LabelPage:
             card = self._card(project, rater, pair, seek)
         except UserFacingError as wrong:
             # The card is sent again, so that the browser accepts presses again.
-            card = self.opened(project_id or "", rater)[self.card]
-            if place:
-                problem = f"pair {place[2] + 1} is not saved: {wrong}"
-                refused[place] = messages.error_message(problem)
+            card = self.open_project(project_id or "", rater)[self.card]
+            if rating:
+                _, _, pair = rating
+                problem = f"pair {pair + 1} is not saved: {wrong}"
+                refusals[rating] = messages.error_message(problem)
             else:
                 error = messages.error_message(wrong)
-        key = (project_id, _name(rater))
-        of_rater = [html for at, html in refused.items() if at[:2] == key]
+        of_rater = []
+        for (project_of, rater_of, _), html in refusals.items():
+            if (project_of, rater_of) == (project_id, _name(rater)):
+                of_rater.append(html)
         return {self.error: "".join([*of_rater, error]), self.card: card}
 
-    def rated(self, project_id: str, rater: str) -> Update:
+    def show_agreement(self, project_id: str, rater: str) -> Update:
         """Updates the agreement after a rating."""
         try:
-            return self.results.rated(self.projects.open(project_id or ""), rater)
+            return self.results.after_rating(self.projects.open(project_id or ""), rater)
         except UserFacingError:
             # The card says what is wrong.
             return {self.results.agreement: gr.skip()}
@@ -401,10 +423,10 @@ class _LabelPage:
         """
         rater = _name(rater)
         count = len(project.pairs)
-        mine = project.judgements().get(rater, {})
+        own_scores = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
         # The pairs that are not judged, from here to the end and then from the start.
-        ahead = [row for row in [*range(at, count), *range(at)] if row not in mine]
+        ahead = [row for row in [*range(at, count), *range(at)] if row not in own_scores]
         if seek and ahead:
             at = ahead[0]
         if at in ahead:
@@ -424,9 +446,10 @@ class _LabelPage:
             pair=current,
             at=at,
             count=count,
-            judged=len(mine),
-            score=mine.get(at, NOT_JUDGED),
-            agreed=project.agreed().get(at) if at in mine else None,
+            judged=len(own_scores),
+            score=own_scores.get(at, NOT_JUDGED),
+            # What others have agreed on stays hidden until the rater has judged the pair.
+            agreed=project.agreed().get(at) if at in own_scores else None,
             scale=YES_NO if project.info.is_binary else GRADED,
             reason=REASONS.get(current.reason, current.reason),
             ahead=following,
@@ -436,23 +459,23 @@ class _LabelPage:
 
 
 def how_many_are_enough(count: float, scale: str) -> Markup:
-    """Says what this number of judged pairs is enough for."""
+    """Renders what this number of judged pairs is enough for, in measuring and in training."""
     pairs = int(count)
     held_out = round(count * quality.HELD_OUT)
     is_binary = scale == YES_OR_NO
     margin = quality.agreement_margin if is_binary else quality.expected_margin
     return macro("label/enough")(
-        is_binary,
-        pairs,
-        quality.FEWEST,
-        held_out,
-        round(margin(pairs)),
-        round(margin(held_out)),
+        is_binary=is_binary,
+        count=pairs,
+        fewest=quality.FEWEST,
+        held_out=held_out,
+        margin=round(margin(pairs)),
+        held_out_margin=round(margin(held_out)),
     )
 
 
 def preset_scale(path: str | None, scale_choice: Questions) -> Any:
-    """Selects the scale of the judgements in an upload, unless the person has chosen one."""
+    """Selects the scale of the judgements in an upload. A scale that the person has chosen stays."""
     try:
         is_binary = path is not None and says_yes_or_no(open_upload(path).reading)
     except UserFacingError:
