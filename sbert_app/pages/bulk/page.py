@@ -150,9 +150,11 @@ class _Page:
             )
         self.cut = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="cut")
         self.rows = gr.HTML(elem_id="rows")
-        title = "Where the scores disagree most"
         with gr.Accordion(
-            title, open=False, visible=False, elem_id="bulk-disagreements"
+            "Where the scores disagree most",
+            open=False,
+            visible=False,
+            elem_id="bulk-disagreements",
         ) as self.fold:
             self.disagreements = gr.HTML(elem_id="disagreements")
         self.results = [

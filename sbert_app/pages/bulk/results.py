@@ -169,24 +169,18 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
 def _rows_table(
     caption: str,
     rows: Mapping[str, Sequence[Any]],
-    picked: PairColumns | None,
+    picked: PairColumns,
     added: Sequence[str],
 ) -> Markup:
     """Renders rows: the added columns first, then the sentences and the gold score, then the other columns.
 
     ``rows`` has the cells of each column.
     """
-    roles: dict[str | None, str] = {}
-    if picked:
-        roles = {
-            picked.sentence1: "sentence 1",
-            picked.sentence2: "sentence 2",
-            picked.score: "gold",
-        }
-    # Without a gold score, ``picked.score`` is None.
-    used = [name for name in roles if name]
-    others = [name for name in rows if name not in (*added, *used)]
-    in_file = [*used, *others]
+    roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2"}
+    if picked.score:
+        roles[picked.score] = "gold"
+    others = [name for name in rows if name not in (*added, *roles)]
+    in_file = [*roles, *others]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
     columns = []
     for name in names:

@@ -178,14 +178,10 @@ def compute(
 
 def link(base_url: str, question: Question) -> str:
     """Returns a link that opens the page with a question, or a sentence if it would be too long."""
-    query = {}
-    for name, value in vars(question).items():
-        if value:
-            query[name] = str(value)
-    encoded = urlencode(query)
-    if len(encoded) > LONGEST_LINK:
+    query = urlencode({name: value for name, value in vars(question).items() if value})
+    if len(query) > LONGEST_LINK:
         return "These sentences are too long for a link."
-    return f"{base_url.rstrip('/')}/?{encoded}"
+    return f"{base_url.rstrip('/')}/?{query}"
 
 
 def as_python(question: Question) -> str:

@@ -94,9 +94,13 @@ class TwoSentences:
             self.model = model_picker(services)
             self.pooling = pooling_picker()
             self.cross = cross_encoder_picker()
-            hint = "Shown beside the first"
             self.second = model_picker(
-                services, "", "Second model", optional=True, info=hint, elem_id="second-model"
+                services,
+                "",
+                "Second model",
+                optional=True,
+                info="Shown beside the first",
+                elem_id="second-model",
             )
         model_settings(services, self.model, roles=True)
         # The last random STSb pair, an `ExamplePair`.

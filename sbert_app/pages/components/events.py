@@ -171,11 +171,11 @@ def follow(
     ) -> Update:
         is_newest = ask(looks)
         now = look(*values)
-        if not is_newest():
-            # A look that started later may have ended earlier, with a newer state.
-            return {shown_answer: gr.skip()}
-        versions = dict(answers.get(name_on_page, {}))
-        updates = changes(now, versions)
+        updates: Update = {}
+        # A look that started later may have ended earlier, with a newer state.
+        if is_newest():
+            versions = dict(answers.get(name_on_page, {}))
+            updates = changes(now, versions)
         if not updates:
             return {shown_answer: gr.skip()}
         name = str(next(_answers))

@@ -571,9 +571,11 @@ class FileDoctor:
     def __init__(self, services: Services, prefix: str) -> None:
         """Builds the hidden fold inside the open Blocks. The element ids begin with ``prefix``."""
         self.services = services
-        title = "Which rows, and a file without them"
         with gr.Accordion(
-            title, open=False, visible=False, elem_id=f"{prefix}-doctor"
+            "Which rows, and a file without them",
+            open=False,
+            visible=False,
+            elem_id=f"{prefix}-doctor",
         ) as self.fold:
             self.findings = gr.HTML(elem_id=f"{prefix}-findings")
             self.download = gr.DownloadButton(visible=False, size="sm", elem_id=f"{prefix}-clean")
@@ -719,8 +721,7 @@ def chosen_name(
             f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
         )
     sentences = [*reading.sentences, ""][:2]
-    has_read_target = (target or "") == (reading.target or "")
-    is_as_read = [first, second or ""] == sentences and has_read_target
+    is_as_read = [first, second or ""] == sentences and (target or None) == reading.target
     if not first or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:

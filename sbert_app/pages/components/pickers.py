@@ -220,8 +220,14 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
-    hint = "Combines token vectors into one"
-    return gr.Radio(POOLINGS, value="mean", label="Pooling", info=hint, min_width=270, **options)
+    return gr.Radio(
+        POOLINGS,
+        value="mean",
+        label="Pooling",
+        info="Combines token vectors into one",
+        min_width=270,
+        **options,
+    )
 
 
 def pooling_radio(pooling: str) -> gr.Radio:
@@ -246,9 +252,13 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> gr.Dropdown:
     """Builds a picker of a cross-encoder. It also offers "none", and is `fresh`."""
-    hint = "Reads both sentences at once"
     picker = open_dropdown(
-        "Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options
+        "Cross-encoder",
+        CROSS_ENCODER_CHOICES,
+        "Reads both sentences at once",
+        value=value,
+        elem_classes="cross",
+        **options,
     )
     return fresh(
         picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, cross_encoders=True)]
@@ -279,16 +289,23 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"),
         gr.Row(),
     ):
-        hint = "Keep only the first dimensions of each vector (for Matryoshka models)"
-        dimension = open_dropdown("Dimensions", DIMENSIONS, hint, elem_classes="model-dimension")
-        hint = "Text before every sentence, or the name of a prompt in the model's folder"
-        prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
-        hint = "Number format of the computation; Evaluate › Cost compares them"
+        dimension = open_dropdown(
+            "Dimensions",
+            DIMENSIONS,
+            "Keep only the first dimensions of each vector (for Matryoshka models)",
+            elem_classes="model-dimension",
+        )
+        prompt = open_dropdown(
+            "Prompt",
+            (AS_FOLDER, NO_PROMPT),
+            "Text before every sentence, or the name of a prompt in the model's folder",
+            elem_classes="model-prompt",
+        )
         precision = gr.Dropdown(
             [(label, name) for name, label in DTYPES.items()],
             value=AUTO,
             label="Precision",
-            info=hint,
+            info="Number format of the computation; Evaluate › Cost compares them",
             min_width=240,
             elem_classes="model-precision",
         )

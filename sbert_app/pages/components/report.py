@@ -126,9 +126,8 @@ def of_page(
         components += [part for part in parts if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
-        html = {}
-        for component, value in zip(components, values[: len(components)], strict=True):
-            html[component] = _part(value)
+        # The values of the settings follow those of the components.
+        html = dict(zip(components, map(_part, values), strict=False))
         choices = {}
         for control, value in zip(settings, values[len(components) :], strict=True):
             text = _choice_text(control, value)

@@ -36,8 +36,9 @@ def build(services: Services) -> None:
         )
         file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
     panel = FilePanel(services, file, "calibrate-check")
-    ids = ("calibrate", "stop-calibrate", "calibrate-status")
-    tab = MeasureTab.build(services, "calibration", "Calibrate", ids)
+    tab = MeasureTab.build(
+        services, "calibration", "Calibrate", ("calibrate", "stop-calibrate", "calibrate-status")
+    )
     with tab.buttons:
         test = gr.Button("Check only", elem_id="calibrate-test")
         back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")

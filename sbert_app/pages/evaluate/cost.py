@@ -32,8 +32,9 @@ def build(services: Services) -> None:
     """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
-    ids = ("measure-cost", "stop-cost", "cost-status")
-    tab = MeasureTab.build(services, "cost", "Measure", ids)
+    tab = MeasureTab.build(
+        services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status")
+    )
     pickers.panel.hold([tab.start])
     figure = gr.Plot(show_label=False, visible=False, elem_id="cost-figure")
     table = gr.HTML(elem_id="cost-table")

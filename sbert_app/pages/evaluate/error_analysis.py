@@ -56,8 +56,12 @@ class _ErrorAnalysisTab:
         self.services = services
         self.analysis = gr.State(None)
         self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
-        ids = ("show-errors", "stop-errors", "errors-status")
-        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids)
+        self.tab = MeasureTab.build(
+            services,
+            "error analysis",
+            "Show the errors",
+            ("show-errors", "stop-errors", "errors-status"),
+        )
         self.pickers.panel.hold([self.tab.start])
         with gr.Row():
             self.over = _error_list("Rated too high by the model", "over")

@@ -79,16 +79,20 @@ def build(services: Services) -> None:
         try:
             home = services.settings.home
             path = chosen_name(services, file, *how) if file else pairs_by_genre(home)
-            settings = {
-                "base": services.access.check_model(base),
-                "max_steps": count,
-                "eval_every": count,
-            }
             # None stands for a fold for each topic.
             parts = int(k) if split == K_FOLDS else None
-            return "", folds.start(path, parts, experiments, visitor_of(request), **settings).id
+            experiment = folds.start(
+                path,
+                parts,
+                experiments,
+                visitor_of(request),
+                base=services.access.check_model(base),
+                max_steps=count,
+                eval_every=count,
+            )
         except UserFacingError as wrong:
             return messages.error_message(wrong), gr.skip()
+        return "", experiment.id
 
     def show(experiment: Experiment | None) -> dict[Any, Output]:
         def draw() -> Markup:

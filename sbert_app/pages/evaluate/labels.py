@@ -54,8 +54,9 @@ def build(services: Services) -> None:
     """Builds the tab Triplets and labels inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
-    ids = ("score-labels", "stop-labels", "labels-status")
-    tab = MeasureTab.build(services, "labels", "Score", ids)
+    tab = MeasureTab.build(
+        services, "labels", "Score", ("score-labels", "stop-labels", "labels-status")
+    )
     pickers.panel.hold([tab.start])
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
     shows = {"Result": [tab.status, spread]}
@@ -78,9 +79,14 @@ def build(services: Services) -> None:
             result = score_labels(scorer, data, watch)
             notes = [*data.notes, *result.notes]
             figure = label_histograms(result.by_label)
-        facts = {"model": model.label, "data": data.name, "notes": notes, "result": result}
         return {
-            tab.status: render("evaluate/templates/label_scores.html", **facts),
+            tab.status: render(
+                "evaluate/templates/label_scores.html",
+                model=model.label,
+                data=data.name,
+                notes=notes,
+                result=result,
+            ),
             spread: visible(figure),
         }
 
@@ -112,8 +118,9 @@ def build_transfer(services: Services) -> None:
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
     panel = FilePanel(services, file, "transfer")
-    ids = ("score-transfer", "stop-transfer", "transfer-status")
-    tab = MeasureTab.build(services, "transfer", "Score", ids)
+    tab = MeasureTab.build(
+        services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status")
+    )
     panel.hold([tab.start])
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 

@@ -138,8 +138,12 @@ class _SimilarityTab:
                     scale=2,
                     elem_id="paper",
                 )
-            label = "Pearson r instead of Spearman ρ"
-            self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
+            self.pearson = gr.Checkbox(
+                False,
+                label="Pearson r instead of Spearman ρ",
+                container=False,
+                elem_id="pearson",
+            )
         with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
             self._build_form(services)
         # Hidden while fewer than two models have a figure.
@@ -211,9 +215,13 @@ class _SimilarityTab:
                 elem_id="evaluate-files",
             )
         self.panel = FilePanel(services, self.files, "evaluate")
-        ids = ("measure", "stop-measure", "evaluate-status")
-        stopped = "stopped: the table has what was measured until then"
-        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
+        self.tab = MeasureTab.build(
+            services,
+            "evaluate",
+            "Measure",
+            ("measure", "stop-measure", "evaluate-status"),
+            stopped="stopped: the table has what was measured until then",
+        )
         self.panel.hold([self.tab.start])
         with self.tab.buttons:
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
@@ -455,9 +463,12 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
             p_value = p_values.get((a, b), p_values.get((b, a)))
             on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"
             sentences.append(difference.describe(first, second, on_data, p_value))
-    is_measured = isinstance(results, ResultGrid)
-    template = "evaluate/templates/differences.html"
-    return render(template, same_model=a == b, sentences=sentences, is_measured=is_measured)
+    return render(
+        "evaluate/templates/differences.html",
+        same_model=a == b,
+        sentences=sentences,
+        is_measured=isinstance(results, ResultGrid),
+    )
 
 
 def _notes(table: ResultTable) -> list[str]:

@@ -52,8 +52,12 @@ def build(services: Services) -> None:
     pickers = ModelAndData(
         services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS
     )
-    title = _settings(LEAST_PRECISION, MATCH_FROM)
-    with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
+    with (
+        gr.Accordion(
+            _settings(LEAST_PRECISION, MATCH_FROM), open=False, elem_id="threshold-settings"
+        ) as settings,
+        gr.Row(),
+    ):
         precision = gr.Number(
             LEAST_PRECISION,
             minimum=0.01,
@@ -74,8 +78,12 @@ def build(services: Services) -> None:
             info="On the scale 0–5; labels do not need it",
             elem_id="threshold-match",
         )
-    title = "You had a threshold for another model?"
-    with gr.Accordion(title, open=False, elem_id="threshold-before"), gr.Row():
+    with (
+        gr.Accordion(
+            "You had a threshold for another model?", open=False, elem_id="threshold-before"
+        ),
+        gr.Row(),
+    ):
         was_model = gr.Textbox(
             "",
             placeholder="all-mpnet-base-v2",
@@ -103,8 +111,12 @@ def build(services: Services) -> None:
             settings,
             **event_options(queue=False),
         )
-    ids = ("find-threshold", "stop-threshold", "threshold-status")
-    tab = MeasureTab.build(services, "threshold", "Find the threshold", ids)
+    tab = MeasureTab.build(
+        services,
+        "threshold",
+        "Find the threshold",
+        ("find-threshold", "stop-threshold", "threshold-status"),
+    )
     pickers.panel.hold([tab.start])
     on_open(pickers.panel.take, [pickers.panel.upload, *pickers.panel.outputs])
     with gr.Row():

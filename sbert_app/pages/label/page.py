@@ -120,9 +120,12 @@ class _LabelPage:
                 min_width=220,
                 elem_id="label-project",
             )
-            hint = "Others’ ratings stay hidden until you have rated"
             self.rater = gr.Textbox(
-                label="Your name", info=hint, elem_id="label-rater", max_lines=1, min_width=180
+                label="Your name",
+                info="Others’ ratings stay hidden until you have rated",
+                elem_id="label-rater",
+                max_lines=1,
+                min_width=180,
             )
             self.begin = gr.Button("Judge", variant="primary", min_width=120, elem_id="label-begin")
         enable_when(
@@ -171,10 +174,14 @@ class _LabelPage:
                 15, 300, 60, step=15, label="Pairs to judge", min_width=180, elem_id="label-count"
             )
         self.enough = gr.HTML(how_many_are_enough(60, TO_FIVE), elem_id="label-enough")
-        ids = ("label-create", "label-stop", "label-status")
-        note = messages.note(SELECTION_NOTE)
-        label = "Choose the pairs"
-        self.tab = MeasureTab.build(services, "label", label, ids, note, variant="secondary")
+        self.tab = MeasureTab.build(
+            services,
+            "label",
+            "Choose the pairs",
+            ("label-create", "label-stop", "label-status"),
+            messages.note(SELECTION_NOTE),
+            variant="secondary",
+        )
         enable_when(self.tab.start, {self.name: "name the project first"})
         self.how_read.hold([self.tab.start])
 
@@ -261,11 +268,10 @@ class _LabelPage:
 
     def take(self, request: gr.Request) -> Update:
         """Opens the form of a new project with the file that another page has sent."""
-        is_sent = "file" in request.query_params
-        return {
-            **self.how_read.take(request),
-            self.new: gr.Accordion(open=True) if is_sent else gr.skip(),
-        }
+        update = self.how_read.take(request)
+        if "file" in request.query_params:
+            update[self.new] = gr.Accordion(open=True)
+        return update
 
     def open_project(self, project_id: str, rater: str) -> Update:
         """Opens a project at the first pair that this rater has not judged.
@@ -402,11 +408,10 @@ class _LabelPage:
                 refusals[rating] = messages.error_message(problem)
             else:
                 error = messages.error_message(wrong)
-        of_rater = []
-        for (project_of, rater_of, _), html in refusals.items():
-            if (project_of, rater_of) == (project_id, _name(rater)):
-                of_rater.append(html)
-        return {self.error: "".join([*of_rater, error]), self.card: card}
+        place = (project_id, _name(rater))
+        # A key is (project, rater, pair).
+        problems = [html for key, html in refusals.items() if key[:2] == place]
+        return {self.error: "".join([*problems, error]), self.card: card}
 
     def show_agreement(self, project_id: str, rater: str) -> Update:
         """Updates the agreement after a rating."""

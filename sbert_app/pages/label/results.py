@@ -146,12 +146,8 @@ class Results:
             self.services.access.check_model(project.info.model)
             quality.start(project, self.services.jobs, visitor_of(request))
         except UserFacingError as error:
-            return {
-                self.quality: messages.error_message(error),
-                self.training: gr.skip(),
-                self.timer: gr.skip(),
-            }
-        return {self.quality: gr.skip(), **self.progress(project.id)}
+            return {self.quality: messages.error_message(error)}
+        return self.progress(project.id)
 
     def progress(self, project_id: str) -> Update:
         """Shows the state of the run, and after its end the figure before and after."""
@@ -179,7 +175,7 @@ class Results:
             quality.export_csv(project, file)
         except UserFacingError as error:
             return {self.quality: messages.error_message(error), self.file: None}
-        return {self.quality: gr.skip(), self.file: str(file)}
+        return {self.file: str(file)}
 
     def _training(self, project: Project) -> tuple[str, bool]:
         """Returns the state of the last training as HTML, and whether it is running; "" before the first."""
