@@ -265,20 +265,20 @@ class _Page:
         """
         query = request.query_params
         job_id = query.get("job")
-        sent = query.get("sentences")
+        pairs_token = query.get("sentences")
         threshold = parse_number(query.get("bulk-threshold", ""))
         # What is shown at every visit.
         common = {**self._job_list(job_ids), self.address_threshold: threshold}
         job = None
         try:
-            if token := query.get("file"):
-                yield {**common, **self._open_sent(token, job_ids)}
+            if file_token := query.get("file"):
+                yield {**common, **self._open_sent(file_token, job_ids)}
                 return
             if job_id:
                 job = self.jobs.get(job_id)
                 table = open_table(job.path, job.encoding, job.sheet)
-            elif sent:
-                table = open_table(self.services.shared_sentences.pairs(sent))
+            elif pairs_token:
+                table = open_table(self.services.shared_sentences.pairs(pairs_token))
             else:
                 table = open_table(EXAMPLE)
         except UserFacingError as error:
@@ -303,7 +303,7 @@ class _Page:
             if job.state != State.OPENED:
                 yield from self._watch(job, table, threshold)
             return
-        if not sent and models == USUAL:
+        if not pairs_token and models == USUAL:
             # The scores of the example ship with the app.
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
             yield {**common, **self._of_table(table), self.job: shipped.id}
@@ -317,8 +317,14 @@ class _Page:
             remedy = "Press Score to download and use it, or choose another model."
             yield {self.status: ask_first(missing, remedy)}
             return
-        pair_columns = table.reading.pair()
-        yield from self._run(table, pair_columns, models, None, job_ids, threshold)
+        yield from self._run(
+            table,
+            table.reading.pair(),
+            models,
+            job_id=None,
+            job_ids=job_ids,
+            threshold=threshold,
+        )
 
     def open(self, path: str | None, job_ids: list[str]) -> Update:
         """Shows how an upload was read, or why it cannot be used. Without an upload, shows the example."""
@@ -371,10 +377,10 @@ class _Page:
     ) -> Iterator[Update]:
         """Scores the file.
 
-        ``values`` are the columns, the reading of the target, the models, the job, the jobs of this
-        browser, and the threshold in the address.
+        ``values`` are the columns, the reading of the target, the models, the id of the job, the ids
+        of the jobs of this browser, and the threshold in the address.
         """
-        first, second, gold, read_as, *models, job, job_ids, threshold = values
+        first, second, gold, read_as, *models, job_id, job_ids, threshold = values
         try:
             if table is None:
                 raise InputError("Choose a file first.")
@@ -389,17 +395,17 @@ class _Page:
             yield {**self._empty(), self.status: error_message(error)}
             return
         yield from self._run(
-            table, columns, models, job, job_ids, threshold, visitor_of(request), read_as or ""
+            table, columns, models, job_id, job_ids, threshold, visitor_of(request), read_as or ""
         )
 
-    def stop(self, job: str | None) -> Update:
-        if job:
-            self.jobs.stop(job)
+    def stop(self, job_id: str | None) -> Update:
+        if job_id:
+            self.jobs.stop(job_id)
         return gr.Button("Stopping …", interactive=False)
 
     def delete(self, job_ids: list[str]) -> Update:
-        for job in job_ids:
-            self.jobs.delete(job)
+        for job_id in job_ids:
+            self.jobs.delete(job_id)
         return self._job_list([])
 
     def _run(
@@ -506,7 +512,7 @@ class _Page:
     ) -> Update:
         """Returns the update that shows a table without results. Without ``columns``, its own reading decides."""
         is_example = table.path == EXAMPLE
-        # The first rows are shown until the file is scored.
+        # The first rows are shown until the file is scored, as the example is.
         is_unfolded = not (is_scored or is_example)
         remark = OF_EXAMPLE if is_example else ""
         return {

@@ -367,8 +367,9 @@ class WithoutWord(NamedTuple):
     cosine_change: float
     cross: float | None
     cross_change: float | None
-    # Whether no other word changes the cosine as much, or the score of the cross-encoder.
+    # Whether no word changes the cosine more, and the change is at least `LEAST_CHANGE`.
     decides: bool
+    # The same for the score of the cross-encoder.
     decides_cross: bool
 
 

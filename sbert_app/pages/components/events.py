@@ -163,7 +163,7 @@ def follow(
     # what has changed since that answer.
     shown_answer = gr.HTML("", visible="hidden")
     questions = gr.State({})
-    # By the name of each of the last answers: the versions that the page has after it.
+    # The versions that the page has after each of the last answers, by the name of the answer.
     answered = gr.State({})
 
     def show(
@@ -171,11 +171,11 @@ def follow(
     ) -> Update:
         is_newest = ask(looks)
         now = look(*values)
-        updates: Update = {}
-        # A look that started later may have ended earlier, with a newer state.
-        if is_newest():
-            versions = dict(answers.get(name_on_page, {}))
-            updates = changes(now, versions)
+        if not is_newest():
+            # A look that started later may have ended earlier, with a newer state.
+            return {shown_answer: gr.skip()}
+        versions = dict(answers.get(name_on_page, {}))
+        updates = changes(now, versions)
         if not updates:
             return {shown_answer: gr.skip()}
         name = str(next(_answers))

@@ -426,7 +426,7 @@ class FilePanel:
         is_open: bool = True,
         remark: str = "",
     ) -> Markup:
-        """Renders the panel of a table; the arguments are those of `of`."""
+        """Renders the panel of a table; the arguments are explained at `of`."""
         problem = Markup()
         unclear_as_no = ""
         lines = list(table.remarks)

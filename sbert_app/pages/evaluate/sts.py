@@ -439,7 +439,7 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     # Like the best of the table, the ranking leaves out models that were trained on the pairs.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     if not models:
-        # All of them were, and the ranking is on the other pairs.
+        # All were trained on some of the pairs; the ranking is on the others.
         models = [row.model for row in table.rows]
     ranking = rank_models(results, column.name, table.metric, models)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}

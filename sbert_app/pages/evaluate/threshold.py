@@ -52,12 +52,8 @@ def build(services: Services) -> None:
     pickers = ModelAndData(
         services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS
     )
-    with (
-        gr.Accordion(
-            _settings(LEAST_PRECISION, MATCH_FROM), open=False, elem_id="threshold-settings"
-        ) as settings,
-        gr.Row(),
-    ):
+    title = _settings(LEAST_PRECISION, MATCH_FROM)
+    with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
         precision = gr.Number(
             LEAST_PRECISION,
             minimum=0.01,
@@ -78,12 +74,8 @@ def build(services: Services) -> None:
             info="On the scale 0–5; labels do not need it",
             elem_id="threshold-match",
         )
-    with (
-        gr.Accordion(
-            "You had a threshold for another model?", open=False, elem_id="threshold-before"
-        ),
-        gr.Row(),
-    ):
+    title = "You had a threshold for another model?"
+    with gr.Accordion(title, open=False, elem_id="threshold-before"), gr.Row():
         was_model = gr.Textbox(
             "",
             placeholder="all-mpnet-base-v2",
