@@ -58,7 +58,7 @@ class Models:
         return update
 
     def unchanged(self, *values: str | None) -> Update:
-        """Returns the update that keeps the values of the address: every value but a usual one is left as it is."""
+        """Returns the update that leaves a picker alone if its value is not the usual one, as in an address."""
         choices = zip(self.pickers, values, USUAL, strict=True)
         return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 

@@ -136,7 +136,7 @@ class Answer:
         return [self.comparison, self.second]
 
     @property
-    def words(self) -> int:
+    def word_count(self) -> int:
         """The number of words that can be left out."""
         first = words_in_text(self.comparison.a.words)
         second = words_in_text(self.comparison.b.words)
@@ -397,7 +397,7 @@ def reason(answer: Answer) -> Reason | None:
     if answer.changes is None:
         if not is_automatic(answer):
             return None
-        return Reason("", [], cosine, cross, pending=min(answer.words, MOST_LEFT_OUT))
+        return Reason("", [], cosine, cross, pending=min(answer.word_count, MOST_LEFT_OUT))
     changes = [change for change in answer.changes if change.has_letters]
     if not changes:
         # All are punctuation marks.
@@ -435,7 +435,7 @@ def reason(answer: Answer) -> Reason | None:
 
 def is_automatic(answer: Answer) -> bool:
     """Whether each word is left out without a click: the pair is short, and stays on this machine."""
-    is_short = 0 < answer.words <= MOST_AUTOMATIC
+    is_short = 0 < answer.word_count <= MOST_AUTOMATIC
     is_blind = any(comparison.is_blind for comparison in answer.comparisons)
     return is_short and not answer.comparison.sent_to and not is_blind
 

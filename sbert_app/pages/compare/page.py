@@ -41,7 +41,7 @@ def build(services: Services) -> None:
     # The first tab writes its question to the address itself.
     remember(inputs_of(many, gr.Textbox), tabs)
 
-    def opened(request: gr.Request) -> Any:
+    def fill_in(request: gr.Request) -> Any:
         """Fills in the sentences that another page has sent: /?tab=many&sentences=<token>."""
         token = request.query_params.get("sentences")
         # If the address has lines as well, `remember` fills them in.
@@ -55,8 +55,9 @@ def build(services: Services) -> None:
         # One line for each sentence.
         return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
-    sent = on_open(opened, lines)
-    restored = run_js(sent.then, "() => window.keptLines()", outputs=lines)
+    filled_in = on_open(fill_in, lines)
+    # The browser keeps lines that are too long for the address until the window is closed.
+    restored = run_js(filled_in.then, "() => window.keptLines()", outputs=lines)
     keep_touched([lines], restored)
     run_js(lines.change, "(text) => { window.keepLines(text); }", lines)
 

@@ -287,7 +287,7 @@ class TwoSentences:
         pooling = gr.skip()
         if inputs.pooling != picked_pooling:
             pooling = pooling_radio(inputs.pooling)
-        needs_click = answer.words > 0 and not answers.is_automatic(answer)
+        needs_click = answer.word_count > 0 and not answers.is_automatic(answer)
         return {
             **self._scores(answer),
             self.pooling: pooling,

@@ -63,15 +63,17 @@ def remember(
 
 
 def _sections(tabs: gr.Tabs) -> list[gr.Tab]:
+    """Returns the tabs of a row of tabs."""
     return [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
 
 
 def _inner_tabs(section: gr.Tab) -> list[gr.Tabs]:
+    """Returns the rows of tabs inside of a tab."""
     return [child for child in section.children if isinstance(child, gr.Tabs)]
 
 
 def _inner_ids(section: gr.Tab) -> list[str | int | None]:
-    """Returns the ids of the tabs within a tab."""
+    """Returns the ids of the tabs inside of a tab."""
     ids = []
     for tabs in _inner_tabs(section):
         ids += [inner.id for inner in _sections(tabs)]

@@ -78,7 +78,10 @@ def run_js(events: Any, js: str, inputs: Any = None, outputs: Any = None) -> Any
 
 
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
-    """Enables a button once every field of ``needs`` has a value; until then its label says what is missing."""
+    """Enables a button once every field has a value; until then its label says what is missing.
+
+    ``needs`` is a mapping from each field to what the label says without its value.
+    """
     label = button.value
     missing = list(needs.values())
     js = f"(...values) => window.enableWhen({json.dumps([label, *missing])}, values)"

@@ -103,6 +103,7 @@ class MeasureTab:
             label: the label of Start.
             ids: the element ids of Start, Stop and the status.
             status: the HTML of the status when the page opens.
+            options: further attributes of the tab, such as ``stopped``.
         """
         with gr.Row(elem_classes="actions") as buttons:
             start = gr.Button(label, variant=variant, elem_id=ids[0])

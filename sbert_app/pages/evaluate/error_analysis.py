@@ -154,7 +154,7 @@ class _ErrorAnalysisTab:
         return replace(report, sections={**report.sections, **tables})
 
     def explain(self, other: gr.Radio, analysis: _Analysis | None, row: int | None) -> Update:
-        """Explains the choice in one list, and clears the choice in the ``other``."""
+        """Explains the pair whose ``row`` is chosen in one list, and clears the choice in the ``other`` list."""
         if analysis is None or row is None:
             return {self.pair: gr.skip()}
         pairs = [*analysis.errors.over, *analysis.errors.under]

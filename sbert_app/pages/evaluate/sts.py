@@ -83,7 +83,7 @@ SCATTER_NOTE = (
 
 
 class _Display(NamedTuple):
-    """The display of the results: the values of its controls, in their order."""
+    """How the results are displayed: the values of the controls for that, in the order of the controls."""
 
     similarity: str = "cosine"
     pearson: bool = False
@@ -257,11 +257,11 @@ class _SimilarityTab:
         )
         inputs = [self.models, self.data, self.files, *display, *self.panel.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
-        shipped: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
+        reset: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
         self.back.click(
-            lambda *values: shipped | self.show_results(None, *values),
+            lambda *values: reset | self.show_results(None, *values),
             display,
-            [*shipped, *outputs],
+            [*reset, *outputs],
             **event_options(),
         )
         pair = [self.grid, self.first, self.second, *display]
@@ -339,11 +339,12 @@ class _SimilarityTab:
         results = grid or self.shipped
         display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
-        measured = sum(any(row.estimates.values()) for row in table.rows)
+        # The number of models with a figure.
+        model_count = sum(any(row.estimates.values()) for row in table.rows)
         return {
             self.display: gr.Accordion(label=display.title),
-            self.one: gr.Column(visible=measured > 0),
-            self.two: gr.update(visible=measured > 1),
+            self.one: gr.Column(visible=model_count > 0),
+            self.two: gr.update(visible=model_count > 1),
             self.table: score_table(results, table),
             self.differences: differences(results, first, second, display.metric),
             self.scatter: _scatter(results, table),
