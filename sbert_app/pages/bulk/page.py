@@ -301,6 +301,7 @@ class _Page:
                 **self.models.unchanged(*models),
             }
             if job.state != State.OPENED:
+                # Score has been pressed.
                 yield from self._watch(job, table, threshold)
             return
         if not pairs_token and models == USUAL:

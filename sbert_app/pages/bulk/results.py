@@ -291,13 +291,13 @@ class Duplicates:
     def wire(self, cut: gr.HTML, visited: Any, address_threshold: gr.State) -> None:
         """Connects the buttons. After the event ``visited`` the threshold in the address is applied to scored rows."""
 
-        def has_nothing(job: str | None, threshold: float | None) -> bool:
-            """Whether the address has no threshold, or the job no scores."""
+        def has_nothing_to_apply(job: str | None, threshold: float | None) -> bool:
+            """Whether the address has no threshold, or the file no scores."""
             return threshold is None or not job or self.services.scoring.get(job).summary is None
 
         inputs = [self.job, self.threshold]
         empty = dict.fromkeys(self.downloads, hidden())
-        find_again = self.tab.handler(self.find, empty, unless=has_nothing)
+        find_again = self.tab.handler(self.find, empty, unless=has_nothing_to_apply)
         self.tab.on(visited.success, find_again, [self.job, address_threshold], empty)
         for table in (self.decision, cut):
             used = table.use(self.threshold_of, None, self.threshold, **event_options(queue=False))

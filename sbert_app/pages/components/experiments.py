@@ -136,8 +136,10 @@ class ExperimentPanel:
         """Returns the states of all components for the selected experiment, or for the newest one.
 
         Args:
-            name_count: 1 if the first of ``values`` is the name of an ablation, 0 if there is none.
-                The values of ``others`` follow.
+            show: the argument of `wire`.
+            name_count: 1 if the first of ``values`` is the name of an ablation, 0 if `wire` got no
+                component for it.
+            values: the name, and the values of the other components of `wire`.
         """
         candidates = self.experiments.list(self.kind, *values[:name_count])
         damaged = self.experiments.damaged()

@@ -105,12 +105,12 @@ class MeasureTab:
             status: the HTML of the status when the page opens.
             options: further attributes of the tab, such as ``stopped``.
         """
+        start_id, stop_id, status_id = ids
         with gr.Row(elem_classes="actions") as buttons:
-            start = gr.Button(label, variant=variant, elem_id=ids[0])
-            stop = gr.Button(IDLE, visible=False, elem_id=ids[1])
-        return cls(
-            services, name, gr.HTML(status, elem_id=ids[2]), start, stop, buttons=buttons, **options
-        )
+            start = gr.Button(label, variant=variant, elem_id=start_id)
+            stop = gr.Button(IDLE, visible=False, elem_id=stop_id)
+        html = gr.HTML(status, elem_id=status_id)
+        return cls(services, name, html, start, stop, buttons=buttons, **options)
 
     @property
     def outputs(self) -> list[Any]:

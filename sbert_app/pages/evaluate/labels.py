@@ -68,6 +68,7 @@ def build(services: Services) -> None:
             # Pairs with scores become triplets, as in training.
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         scorer = services.models.get(model, Model)
+        # The template renders the figures of either kind.
         result: Any
         figure = None
         if data.kind == TRIPLETS:

@@ -195,8 +195,8 @@ class _LabelPage:
             return update
 
         choice = [self.project, self.rater]
-        judging = [self.card, self.error]
-        everything = [*choice, *judging, self.new, *self.results.outputs]
+        card_outputs = [self.card, self.error]
+        everything = [*choice, *card_outputs, self.new, *self.results.outputs]
         questions = gr.State({})
         refusals = gr.State({})
         linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
@@ -217,7 +217,7 @@ class _LabelPage:
             pressed = getattr(self.card, name)(
                 getattr(self, name),
                 [*choice, refusals],
-                judging,
+                card_outputs,
                 **event_options(queue=False, trigger_mode="multiple"),
             )
             # The agreement is computed once for a burst of presses, as it takes a second for dozens
@@ -228,11 +228,11 @@ class _LabelPage:
                 self.results.outputs,
                 **event_options(trigger_mode="always_last"),
             )
-        planning = [self.count, self.scale]
+        plan = [self.count, self.scale]
         gr.on(
-            [field.change for field in planning],
+            [field.change for field in plan],
             how_many_are_enough,
-            planning,
+            plan,
             self.enough,
             **event_options(queue=False, trigger_mode="multiple"),
         )
@@ -429,19 +429,25 @@ class _LabelPage:
         rater = _name(rater)
         count = len(project.pairs)
         own_scores = project.judgements().get(rater, {})
+        # The number of the pair on the card. A step beyond the first or the last pair stays there.
         at = min(max(pair, 0), count - 1)
         # The pairs that are not judged, from here to the end and then from the start.
-        ahead = [row for row in [*range(at, count), *range(at)] if row not in own_scores]
+        ahead = [other for other in [*range(at, count), *range(at)] if other not in own_scores]
         if seek and ahead:
             at = ahead[0]
         if at in ahead:
             ahead.remove(at)
         following = []
-        for row in ahead[:MOST_AHEAD]:
-            next_pair = project.pairs[row]
+        for other in ahead[:MOST_AHEAD]:
+            next_pair = project.pairs[other]
             reason = REASONS.get(next_pair.reason, next_pair.reason)
             following.append(
-                {"at": row, "first": next_pair.first, "second": next_pair.second, "reason": reason}
+                {
+                    "at": other,
+                    "first": next_pair.first,
+                    "second": next_pair.second,
+                    "reason": reason,
+                }
             )
         current = project.pairs[at]
         return render(
