@@ -495,8 +495,8 @@ class _Page:
         else:
             hint = PRESS_SCORE
         if summary := self.jobs.summary(job.id):
-            used = summary.columns
-            columns = (used.sentence1, used.sentence2, used.score or used.label or "")
+            pair = summary.columns
+            columns = (pair.sentence1, pair.sentence2, pair.score or pair.label or "")
         return {
             **self._of_table(table, columns, job.encoding or "", is_scored=summary is not None),
             **self.models.of_job(job.model, job.pooling, job.cross_encoder),

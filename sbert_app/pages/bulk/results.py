@@ -169,16 +169,16 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
 def _rows_table(
     caption: str,
     rows: Mapping[str, Sequence[Any]],
-    picked: PairColumns,
+    pair: PairColumns,
     added: Sequence[str],
 ) -> Markup:
     """Renders rows: the added columns first, then the sentences and the gold score, then the other columns.
 
     ``rows`` has the cells of each column.
     """
-    roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2"}
-    if picked.score:
-        roles[picked.score] = "gold"
+    roles = {pair.sentence1: "sentence 1", pair.sentence2: "sentence 2"}
+    if pair.score:
+        roles[pair.score] = "gold"
     others = [name for name in rows if name not in (*added, *roles)]
     in_file = [*roles, *others]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
@@ -309,6 +309,7 @@ class Duplicates:
         return str(event.threshold)
 
     def find(self, watch: Watch, job_id: str | None, typed: str | float | None) -> Update:
+        """Applies a threshold, and shows the matches and the downloads."""
         threshold = parse_number(typed)
         if threshold is None:
             raise InputError("type a threshold, such as 0.8")

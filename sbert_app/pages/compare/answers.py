@@ -247,18 +247,18 @@ class ScoreCard:
 def result(
     answer: Answer,
     curves: Sequence[Mapping[str, Calibration | None]],
-    measuring: bool = False,
+    is_measuring: bool = False,
     errors: Sequence[str] = (),
 ) -> Markup:
     """Renders everything about a pair: the scores on one axis and as figures, their reason, and the details.
 
     Args:
         curves: for each comparison, the calibration by pooling; None for a pooling without one.
-        measuring: whether missing curves are being measured.
+        is_measuring: whether missing curves are being measured.
         errors: what went wrong, as HTML.
     """
     first = answer.comparison
-    cards = _cards(answer, curves, measuring)
+    cards = _cards(answer, curves, is_measuring)
     # The places of the labels on the axis.
     places = [card.gold for card in cards]
     blind = []
@@ -273,7 +273,7 @@ def result(
     if not blind:
         exact = first.attribution
         explanation = reason(answer)
-        by_pooling = poolings(first, curves[0], measuring)
+        by_pooling = poolings(first, curves[0], is_measuring)
         if answer.example:
             expected = answer.example.expected
     # The label of the expected range is at its lower bound.
@@ -302,7 +302,7 @@ def result(
 
 
 def _cards(
-    answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], measuring: bool
+    answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], is_measuring: bool
 ) -> list[ScoreCard]:
     """Returns a card for each score. A card with the same meaning as an earlier one is marked."""
     first = answer.comparison
@@ -310,12 +310,12 @@ def _cards(
     example = answer.example
     # Each model takes the next colour.
     colours = iter(model_colours(_models(answer)))
-    cards = [_encoder_card(first, curves[0][first.pooling], example, measuring, next(colours))]
+    cards = [_encoder_card(first, curves[0][first.pooling], example, is_measuring, next(colours))]
     if first.cross_score is not None:
         cards.append(_cross_encoder_card(first, first.cross_score, example, next(colours)))
     if second is not None:
         cards.append(
-            _encoder_card(second, curves[1][second.pooling], example, measuring, next(colours))
+            _encoder_card(second, curves[1][second.pooling], example, is_measuring, next(colours))
         )
     if answer.tokens is not None:
         cards.append(
@@ -542,7 +542,7 @@ def token_map(score: TokenScore | None) -> Markup | str:
 
 
 def poolings(
-    comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False
+    comparison: Comparison, curves: Mapping[str, Calibration | None], is_measuring: bool = False
 ) -> list[tuple[str, float, str, bool]]:
     """Returns the name, the cosine and the meaning of each pooling, and whether it is the selected one."""
     rows = []
@@ -552,7 +552,7 @@ def poolings(
             gold = curve.gold_score(cosine)
             verdict = f"{gold:.1f} of 5: {meaning(gold)}"
         else:
-            verdict = MEASURING if measuring else NOT_MEASURED
+            verdict = MEASURING if is_measuring else NOT_MEASURED
         rows.append((pooling_label(name), cosine, verdict, name == comparison.pooling))
     return rows
 
@@ -561,7 +561,7 @@ def _encoder_card(
     comparison: Comparison,
     curve: Calibration | None,
     example: ExamplePair | None,
-    measuring: bool,
+    is_measuring: bool,
     colour: str,
 ) -> ScoreCard:
     pooling = pooling_label(comparison.pooling)
@@ -589,7 +589,7 @@ def _encoder_card(
         card.meaning = meaning(card.gold)
         card.error = _error(card.gold, example)
         card.basis = _basis(curve, comparison)
-    elif measuring:
+    elif is_measuring:
         card.meaning = MEASURING
     return card
 

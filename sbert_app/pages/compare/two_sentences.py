@@ -394,7 +394,7 @@ class TwoSentences:
             if None in by_pooling.values():
                 self.services.calibrate_later(comparison.model, comparison.pooling)
                 progress = progress or self.services.calibration_progress(comparison.model)
-        html = answers.result(answer, curves, measuring=progress is not None, errors=errors)
+        html = answers.result(answer, curves, is_measuring=progress is not None, errors=errors)
         return {
             self.answer: html,
             self.calibrating: progress_bar(progress) if progress else "",

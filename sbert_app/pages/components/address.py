@@ -45,10 +45,10 @@ def remember(
     for section in _sections(tabs):
         rows += _inner_tabs(section)
     for row in rows:
-        # The browser opens the tab, because an update from the server would race with a press on
-        # another tab.
         # (title, id, ids of the tabs inside)
         names = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
+        # The browser opens the tab, because an update from the server would race with a press on
+        # another tab.
         js = f"() => window.openTab({json.dumps(names)})"
         restored = run_js(restored.then, js, outputs=row)
     keep(controls, restored, passing)

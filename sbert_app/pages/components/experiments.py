@@ -241,6 +241,7 @@ def shared_settings(experiment: Experiment) -> str:
                 f"lr {config.learning_rate:g}",
             )
         )
+    # The texts of one setting in all runs.
     shared = [texts[0] for texts in zip(*settings_of_runs, strict=True) if len(set(texts)) == 1]
     return " · ".join(shared)
 
@@ -310,9 +311,9 @@ class StartForm:
         """Shows the plan, unless the form has newer values."""
         is_newest = ask(questions)
         try:
-            run, plan = self.estimate(*values)
-            rate = known_rate(run.config, self.store.recent())
-            update = {self.planned: plan(rate), **self.describe(run, *values)}
+            estimate, plan = self.estimate(*values)
+            rate = known_rate(estimate.config, self.store.recent())
+            update = {self.planned: plan(rate), **self.describe(estimate, *values)}
         except UserFacingError as error:
             update = {self.planned: error_message(error)}
         return update if is_newest() else {self.planned: gr.skip()}

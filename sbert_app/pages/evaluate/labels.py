@@ -106,7 +106,7 @@ def build_transfer(services: Services) -> None:
     """
     gr.HTML(messages.note(TRANSFER_INTRO))
     with gr.Row():
-        models = model_dropdown(
+        picker = model_dropdown(
             services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models"
         )
         data = gr.Dropdown(
@@ -125,23 +125,23 @@ def build_transfer(services: Services) -> None:
     panel.hold([tab.start])
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
-    def score(watch: Watch, models: list[str], name: str, file: str | None, *how: str) -> Update:
-        if not models:
+    def score(watch: Watch, names: list[str], task: str, file: str | None, *how: str) -> Update:
+        if not names:
             raise InputError("choose at least one model")
-        specs = [ModelName.parse(model) for model in models]
+        models = [ModelName.parse(name) for name in names]
         home = services.settings.home
         if file:
             rows = transfer.read_labelled(chosen_name(services, file, *how))
-        elif name == GENRES:
+        elif task == GENRES:
             rows = transfer.sentences_by_genre(home)
         else:
-            rows = transfer.load_task(name, home)
-        scores = [_score(spec, rows, services, watch) for spec in specs]
-        return {tab.status: score_table(specs, rows, scores)}
+            rows = transfer.load_task(task, home)
+        scores = [_score(model, rows, services, watch) for model in models]
+        return {tab.status: score_table(models, rows, scores)}
 
     tab.wire(
         score,
-        [models, data, file, *panel.inputs],
+        [picker, data, file, *panel.inputs],
         {},
         example=lambda: {tab.status: shipped("transfer_scores")},
     )

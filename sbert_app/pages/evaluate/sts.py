@@ -491,12 +491,12 @@ def _notes(table: ResultTable) -> list[str]:
         notes.append(f"The sentences were sent to {', '.join(sorted(hosts))}.")
     if table.system_rows:
         seeds = {system.label: system.seeds for system in shipped_systems()}
-        trained = [
+        systems = [
             f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}"
             for row in table.system_rows
         ]
         notes.append(
-            f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."
+            f"Made with this app, trained on: {'; '.join(systems)}. Their figures ship, not their models."
         )
     return [*notes, *table.overlaps]
 

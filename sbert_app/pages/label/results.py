@@ -242,6 +242,7 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     shared = format_count(agreement.shared, "shared pair")
     findings = []
     scale = "the scale"
+    # The level of measurement, on which α depends.
     level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
     if agreement.equal is not None:
         # The answers are yes or no.
