@@ -1,6 +1,5 @@
 """The models of the Bulk page, folded: the bi-encoder, its pooling, and a cross-encoder beside it."""
 
-from contextlib import suppress
 from typing import Any
 
 import gradio as gr
@@ -22,7 +21,7 @@ USUAL = (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
 
 
 class Models:
-    """The three pickers. The address keeps their values, and the title of their fold names these."""
+    """The three pickers in a fold. Their values are in the address and in the title of the fold."""
 
     def __init__(self, services: Services) -> None:
         with gr.Accordion(_title(*USUAL), open=False, elem_id="bulk-models") as self.fold:
@@ -39,9 +38,10 @@ class Models:
                 self.fold,
                 **event_options(queue=False, trigger_mode="multiple"),
             )
-        return keep_touched(self.pickers, on_open(self._named, self.pickers))
+        return keep_touched(self.pickers, on_open(self._of_address, self.pickers))
 
-    def _named(self, request: gr.Request) -> list[Any]:
+    def _of_address(self, request: gr.Request) -> list[Any]:
+        """Returns an update of each picker: the value in the address, if there is one."""
         model, pooling, cross = (
             request.query_params.get(str(picker.elem_id)) for picker in self.pickers
         )
@@ -58,17 +58,21 @@ class Models:
         return update
 
     def unchanged(self, *values: str | None) -> Update:
-        """Returns an update that leaves alone every picker that has another value than the usual one."""
+        """Returns the update that leaves a picker alone if its value is not the usual one, as in an address."""
         choices = zip(self.pickers, values, USUAL, strict=True)
         return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 
 
 def _title(model: str | None, pooling: str | None, cross: str | None) -> str:
-    names = [model or DEFAULT_MODEL, cross or NO_CROSS_ENCODER]
-    # An invalid name is shown as it was typed. Score says what is wrong with it.
-    with suppress(InputError):
-        names = [model_label(name) for name in names]
-    title = f"Model: {names[0]}, {pooling or 'its own'} pooling"
-    if names[1] != NO_CROSS_ENCODER:
-        title += f", beside {names[1]}"
+    title = f"Model: {_label(model or DEFAULT_MODEL)}, {pooling or 'its own'} pooling"
+    if cross and cross != NO_CROSS_ENCODER:
+        title += f", beside {_label(cross)}"
     return title
+
+
+def _label(name: str) -> str:
+    """Returns the label of a model. An invalid name stays as it was typed; Score says what is wrong with it."""
+    try:
+        return model_label(name)
+    except InputError:
+        return name

@@ -23,7 +23,13 @@ from sbert_app.pages.components.events import (
     on_choice,
     run_js,
 )
-from sbert_app.pages.components.file_panel import Chosen, FilePanel, columns_of, read_by
+from sbert_app.pages.components.file_panel import (
+    Chosen,
+    FilePanel,
+    columns_of,
+    has_question,
+    read_by,
+)
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import (
     INTERNAL_ERROR,
@@ -46,7 +52,7 @@ from sbert_app.services.files.report import ScoreSummary
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns
-from training.data.tables.reading import NO_JUDGEMENT, TableReading
+from training.data.tables.reading import NO_JUDGEMENT
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, StoppedError, UserFacingError
@@ -80,11 +86,13 @@ class _Page:
         self.services = services
         self.jobs = services.scoring
         self.table = gr.State(None)
-        # The id of the job on the page; None for the example.
+        # The id of the job on the page; None for the example until it is scored.
         self.job = gr.State(None)
+        # The threshold in the address when the page was opened, or None.
         self.address_threshold = gr.State(None)
+        # Not empty once a person has uploaded a file or pressed Score; see `note_action`.
         self.questions = gr.State({})
-        # Newest first. The secret is fixed, so that a restarted app can read them.
+        # The ids, newest first. The secret is fixed, so that a restarted app can read the list.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
@@ -142,9 +150,11 @@ class _Page:
             )
         self.cut = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="cut")
         self.rows = gr.HTML(elem_id="rows")
-        title = "Where the scores disagree most"
         with gr.Accordion(
-            title, open=False, visible=False, elem_id="bulk-disagreements"
+            "Where the scores disagree most",
+            open=False,
+            visible=False,
+            elem_id="bulk-disagreements",
         ) as self.fold:
             self.disagreements = gr.HTML(elem_id="disagreements")
         self.results = [
@@ -161,7 +171,7 @@ class _Page:
 
     def wire(self) -> None:
         models = self.models.pickers
-        started = [
+        score_outputs = [
             *self.results,
             self.disagreements,
             self.go,
@@ -172,25 +182,33 @@ class _Page:
             self.history,
             self.forget,
         ]
-        everything = [self.table, self.address_threshold, *self.panel.outputs, *models, *started]
+        all_outputs = [
+            self.table,
+            self.address_threshold,
+            *self.panel.outputs,
+            *models,
+            *score_outputs,
+        ]
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(
-            self.visit_first, inputs, everything, concurrency_limit=8, **event_options()
+            self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
         )
-        uploaded = [self.upload.upload, self.upload.clear]
+        upload_events = [self.upload.upload, self.upload.clear]
         file = [self.upload, self.job_ids]
         gr.on(
-            [*uploaded, self.go.click],
+            [*upload_events, self.go.click],
             note_action,
             self.questions,
             None,
             **event_options(queue=False, trigger_mode="multiple"),
         )
-        opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **event_options())
-        read = [self.job, self.panel.encoding, self.panel.sheet]
+        opened = gr.on(
+            upload_events, self.open, file, all_outputs, cancels=[visited], **event_options()
+        )
+        reopen_inputs = [self.job, self.panel.encoding, self.panel.sheet]
         for picker in (self.panel.encoding, self.panel.sheet):
-            on_choice(picker, self.reopen, read, everything)
-        scoring = [
+            on_choice(picker, self.reopen, reopen_inputs, all_outputs)
+        score_inputs = [
             self.table,
             *self.panel.columns,
             self.panel.read_as,
@@ -199,7 +217,9 @@ class _Page:
             self.job_ids,
             self.address_threshold,
         ]
-        scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **event_options())
+        scored = self.go.click(
+            self.score, score_inputs, score_outputs, concurrency_limit=8, **event_options()
+        )
         run_js(opened.then, REMEMBER_JOB)
         run_js(scored.then, FOLD_ROWS)
         for event in (visited, scored):
@@ -209,13 +229,13 @@ class _Page:
                 [self.status, self.go, self.halt],
                 **event_options(),
             )
-        # `visit` reads these from the address.
-        for event, named in (
+        # The columns and the models are kept in the address, from which `visit` reads them.
+        for event, fields in (
             (self.panel.role_event.then, self.panel.columns),
-            ([control.change for control in models], models),
+            ([picker.change for picker in models], models),
         ):
-            names = [control.elem_id for control in named]
-            run_js(event, f"(...values) => window.nameInAddress({names}, values)", named)
+            names = [field.elem_id for field in fields]
+            run_js(event, f"(...values) => window.nameInAddress({names}, values)", fields)
         self.halt.click(self.stop, self.job, self.halt, **event_options(queue=False))
         self.forget.click(
             self.delete,
@@ -229,7 +249,7 @@ class _Page:
     def visit_first(
         self, request: gr.Request, questions: Questions, *values: Any
     ) -> Iterator[Update]:
-        """Opens the page as `visit` does, until a person uploads a file or presses Score."""
+        """Opens the page as `visit` does, and stops when a person uploads a file or presses Score."""
         for update in self.visit(request, *values):
             if questions:
                 yield {self.status: gr.skip()}
@@ -239,27 +259,31 @@ class _Page:
     def visit(
         self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]
     ) -> Iterator[Update]:
-        """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
+        """Opens the file, the job or the pairs in the address, or the example.
+
+        Pairs and the example are scored at once, unless a model has to be downloaded.
+        """
         query = request.query_params
         job_id = query.get("job")
-        sent = query.get("sentences")
+        pairs_token = query.get("sentences")
         threshold = parse_number(query.get("bulk-threshold", ""))
-        listed = {**self._listed(job_ids), self.address_threshold: threshold}
+        # What is shown at every visit.
+        common = {**self._job_list(job_ids), self.address_threshold: threshold}
         job = None
         try:
-            if token := query.get("file"):
-                yield {**listed, **self._taken(token, job_ids)}
+            if file_token := query.get("file"):
+                yield {**common, **self._open_sent(file_token, job_ids)}
                 return
             if job_id:
                 job = self.jobs.get(job_id)
                 table = open_table(job.path, job.encoding, job.sheet)
-            elif sent:
-                table = open_table(self.services.shared_sentences.pairs(sent))
+            elif pairs_token:
+                table = open_table(self.services.shared_sentences.pairs(pairs_token))
             else:
                 table = open_table(EXAMPLE)
         except UserFacingError as error:
             yield {
-                **listed,
+                **common,
                 self.status: error_message(error),
                 self.go: gr.Button(interactive=False),
             }
@@ -268,22 +292,25 @@ class _Page:
         models = (model, pooling, cross)
         if job is not None:
             first, second, target = (query.get(field.elem_id, "") for field in self.panel.columns)
-            is_named = first and {first, second, target} <= {"", *table.columns, NO_JUDGEMENT}
-            columns = (first, second, target) if is_named else None
+            columns = None
+            if first and {"", *table.columns, NO_JUDGEMENT}.issuperset((first, second, target)):
+                columns = (first, second, target)
             yield {
-                **listed,
-                **self._opened_job(job, table, columns),
+                **common,
+                **self._of_job(job, table, columns),
                 **self.models.unchanged(*models),
             }
             if job.state != State.OPENED:
+                # Score has been pressed.
                 yield from self._watch(job, table, threshold)
             return
-        if not sent and models == USUAL:
+        if not pairs_token and models == USUAL:
+            # The scores of the example ship with the app.
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
-            yield {**listed, **self._opened(table), self.job: shipped.id}
+            yield {**common, **self._of_table(table), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
             return
-        yield {**listed, **self._opened(table)}
+        yield {**common, **self._of_table(table)}
         needed = [model or DEFAULT_MODEL]
         if cross != NO_CROSS_ENCODER:
             needed.append(cross)
@@ -291,18 +318,25 @@ class _Page:
             remedy = "Press Score to download and use it, or choose another model."
             yield {self.status: ask_first(missing, remedy)}
             return
-        yield from self._run(table, table.reading.pair(), models, None, job_ids, threshold)
+        yield from self._run(
+            table,
+            table.reading.pair(),
+            models,
+            job_id=None,
+            job_ids=job_ids,
+            threshold=threshold,
+        )
 
     def open(self, path: str | None, job_ids: list[str]) -> Update:
         """Shows how an upload was read, or why it cannot be used. Without an upload, shows the example."""
         if path is None:
             table = open_table(EXAMPLE)
-            return {**self._opened(table), self.status: lead(PRESS_SCORE)}
+            return {**self._of_table(table), self.status: lead(PRESS_SCORE)}
         try:
             job, table = self._open_copy(Path(path), None, None)
         except UserFacingError as error:
             return self._unusable(error)
-        return {**self._opened_job(job, table), **self._listed([job.id, *job_ids])}
+        return {**self._of_job(job, table), **self._job_list([job.id, *job_ids])}
 
     def reopen(self, job_id: str | None, encoding: str, sheet: str | None) -> Update:
         """Reads the file in another encoding, or another sheet."""
@@ -313,16 +347,16 @@ class _Page:
             job, table = self._open_copy(path, encoding or None, sheet or None)
         except UserFacingError as error:
             return self._unusable(error)
-        return self._opened_job(job, table)
+        return self._of_job(job, table)
 
-    def _taken(self, token: str, job_ids: list[str]) -> Update:
+    def _open_sent(self, token: str, job_ids: list[str]) -> Update:
         """Opens a file that another page has sent. Raises InputError if it is deleted."""
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
         update = {
-            **self._opened_job(job, table, file.columns),
-            **self._listed([job.id, *job_ids]),
+            **self._of_job(job, table, file.columns),
+            **self._job_list([job.id, *job_ids]),
         }
         if file.read_as:
             update[self.panel.read_as] = gr.update(value=file.read_as)
@@ -344,10 +378,10 @@ class _Page:
     ) -> Iterator[Update]:
         """Scores the file.
 
-        ``values`` are the columns, the reading of the target, the models, the job, the jobs of this
-        browser, and the threshold in the address.
+        ``values`` are the columns, the reading of the target, the models, the id of the job, the ids
+        of the jobs of this browser, and the threshold in the address.
         """
-        first, second, gold, read_as, *models, job, job_ids, threshold = values
+        first, second, gold, read_as, *models, job_id, job_ids, threshold = values
         try:
             if table is None:
                 raise InputError("Choose a file first.")
@@ -355,30 +389,30 @@ class _Page:
                 problem = CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN
                 raise InputError(f"{problem}.")
             reading = read_by(table, (first, second, gold))
-            if _has_question(reading):
+            if has_question(reading):
                 raise InputError(f"{ANSWER_FIRST}.")
-            picked = reading.pair()
+            columns = reading.pair()
         except UserFacingError as error:
-            yield {**self._cleared(), self.status: error_message(error)}
+            yield {**self._empty(), self.status: error_message(error)}
             return
         yield from self._run(
-            table, picked, models, job, job_ids, threshold, visitor_of(request), read_as or ""
+            table, columns, models, job_id, job_ids, threshold, visitor_of(request), read_as or ""
         )
 
-    def stop(self, job: str | None) -> Update:
-        if job:
-            self.jobs.stop(job)
+    def stop(self, job_id: str | None) -> Update:
+        if job_id:
+            self.jobs.stop(job_id)
         return gr.Button("Stopping …", interactive=False)
 
     def delete(self, job_ids: list[str]) -> Update:
-        for job in job_ids:
-            self.jobs.delete(job)
-        return self._listed([])
+        for job_id in job_ids:
+            self.jobs.delete(job_id)
+        return self._job_list([])
 
     def _run(
         self,
         table: OpenedTable,
-        picked: PairColumns,
+        columns: PairColumns,
         models: Sequence[str],
         job_id: str | None,
         job_ids: list[str],
@@ -386,11 +420,15 @@ class _Page:
         visitor: str = "",
         read_as: str = "",
     ) -> Iterator[Update]:
-        """Starts a job and shows its progress. The example has a job too, which is not listed."""
+        """Starts a job and shows its progress.
+
+        The job of the example is neither in the list of jobs nor in the address. Without a
+        ``job_id``, the table gets a new job.
+        """
         model, pooling, cross = models
         request = ScoreRequest(
             table,
-            picked,
+            columns,
             model or DEFAULT_MODEL,
             pooling or None,
             None if cross == NO_CROSS_ENCODER else cross,
@@ -404,21 +442,23 @@ class _Page:
             return
         is_example = table.path == EXAMPLE
         address_id = "" if is_example else job.id
-        listed = {} if is_example else self._listed([job.id, *job_ids])
+        job_list = {} if is_example else self._job_list([job.id, *job_ids])
         yield {
-            **self._cleared(),
-            **listed,
+            **self._empty(),
+            **job_list,
             self.job: job.id,
             self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), address_id),
             **self._buttons(running=True),
         }
         yield from self._watch(job, table, threshold)
         if not is_example:
-            yield self._listed([job.id, *job_ids])
+            # The list shows the state of each job.
+            yield self._job_list([job.id, *job_ids])
 
     def _watch(
         self, job: ScoreJob, table: OpenedTable, threshold: float | None
     ) -> Iterator[Update]:
+        """Shows the progress of a job, and then its result or its error."""
         address_id = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
@@ -437,12 +477,14 @@ class _Page:
         except StoppedError:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(
-        self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None
-    ) -> Update:
-        """Returns the update for a job. Without ``columns`` in the address, the table's own reading decides."""
+    def _of_job(self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None) -> Update:
+        """Returns the update that shows a job and says what to do next.
+
+        A scored job is shown with the columns of its scores. Otherwise a person has chosen
+        ``columns``, or the table's own reading decides.
+        """
         reading = read_by(table, columns or columns_of(table.reading))
-        if _has_question(reading):
+        if has_question(reading):
             hint = f"{ANSWER_FIRST}, then press Score."
         elif len(table.columns) < 2:
             hint = f"{ONE_COLUMN}."
@@ -453,29 +495,29 @@ class _Page:
         else:
             hint = PRESS_SCORE
         if summary := self.jobs.summary(job.id):
-            used = summary.columns
-            columns = (used.sentence1, used.sentence2, used.score or used.label or "")
+            pair = summary.columns
+            columns = (pair.sentence1, pair.sentence2, pair.score or pair.label or "")
         return {
-            **self._opened(table, columns, job.encoding or "", is_scored=summary is not None),
+            **self._of_table(table, columns, job.encoding or "", is_scored=summary is not None),
             **self.models.of_job(job.model, job.pooling, job.cross_encoder),
             self.job: job.id,
             self.status: results.of_job(lead(hint), job.id),
         }
 
-    def _opened(
+    def _of_table(
         self,
         table: OpenedTable,
         columns: Chosen | None = None,
         encoding: str = "",
         is_scored: bool = False,
     ) -> Update:
-        """Returns the update for a table. Without ``columns``, its own reading decides."""
+        """Returns the update that shows a table without results. Without ``columns``, its own reading decides."""
         is_example = table.path == EXAMPLE
-        # The first rows are shown until the file is scored.
+        # The first rows are shown until the file is scored, as the example is.
         is_unfolded = not (is_scored or is_example)
         remark = OF_EXAMPLE if is_example else ""
         return {
-            **self._cleared(),
+            **self._empty(),
             self.table: table,
             self.job: None,
             **self.panel.of(table, columns, encoding, is_open=is_unfolded, remark=remark),
@@ -483,8 +525,9 @@ class _Page:
         }
 
     def _unusable(self, error: UserFacingError) -> Update:
+        """Returns the update for a file that cannot be opened."""
         return {
-            **self._cleared(),
+            **self._empty(),
             self.table: None,
             self.job: None,
             **self.panel.of(None),
@@ -499,7 +542,7 @@ class _Page:
         stop = gr.Button("Stop", interactive=True, visible=running)
         return {self.go: gr.Button(interactive=not running), self.halt: stop}
 
-    def _listed(self, job_ids: list[str]) -> Update:
+    def _job_list(self, job_ids: list[str]) -> Update:
         """Returns the update that lists the jobs of this browser, without deleted ones."""
         jobs = []
         for job_id in list(dict.fromkeys(job_ids))[:MOST_LISTED]:
@@ -511,47 +554,45 @@ class _Page:
             self.forget: gr.Button(visible=bool(jobs)),
         }
 
-    def _cleared(self) -> Update:
+    def _empty(self) -> Update:
         """Returns the update that empties the results and the section of duplicates."""
         hides = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
         texts = (self.cards, self.cut, self.rows, self.disagreements)
         return {
             **dict.fromkeys(hides, hidden()),
             **dict.fromkeys(texts, ""),
-            **self.duplicates.hidden(),
+            **self.duplicates.hide(),
         }
 
     def _finished(
-        self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None
+        self, summary: ScoreSummary, table: OpenedTable, address_id: str, threshold: float | None
     ) -> Update:
+        """Returns the update that shows the results. Without a ``threshold``, the one that the gold scores suggest."""
         report = summary.report
-        start = results.suggested(report) if threshold is None else threshold
+        if threshold is None:
+            threshold = results.suggested(report)
         plots: Update = {}
         if report and summary.scored:
             figure = figures.histogram(report)
             if report.by_label:
-                figure = figures.label_histogram(report.by_label, start)
+                figure = figures.label_histogram(report.by_label, threshold)
             plots[self.histogram] = visible(figure)
-            plots[self.cut] = macro("bulk/cut")(report.by_label, start)
+            plots[self.cut] = macro("bulk/cut")(report.by_label, threshold)
         if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = visible(figures.scatter(report, gold))
-        own, parquet = summary.outputs
-        label = f"Download {Path(own).suffix[1:].upper()}"
+        # The first file is in the format of the upload.
+        same_format, parquet = summary.outputs
+        label = f"Download {Path(same_format).suffix[1:].upper()}"
         disagreements = results.disagreements(summary)
         return {
-            self.status: results.outcome(summary, table.row_estimate, job),
-            self.as_file: gr.DownloadButton(label, value=own, visible=True),
+            self.status: results.outcome(summary, table.row_estimate, address_id),
+            self.as_file: gr.DownloadButton(label, value=same_format, visible=True),
             self.as_parquet: gr.DownloadButton(value=parquet, visible=True),
             self.cards: results.agreements(summary),
             **plots,
             self.rows: results.scored_rows(summary),
             self.fold: gr.Accordion(visible=bool(disagreements)),
             self.disagreements: disagreements,
-            **self.duplicates.offered(summary, start),
+            **self.duplicates.show(summary, threshold),
         }
-
-
-def _has_question(reading: TableReading) -> bool:
-    """Whether a doubt about the columns must be settled before the file can be scored."""
-    return any(not doubt.is_possible_only for doubt in reading.doubts)

@@ -49,20 +49,22 @@ DOWNLOADS = {
 def scored_rows(summary: ScoreSummary) -> Markup:
     """Renders the first rows with their scores. An added column without any value is left out."""
     added = [name for name in summary.added.values() if any(summary.head[name])]
+    empty = set(summary.added.values()).difference(added)
     scores = (summary.added["cosine"], summary.added.get("cross_encoder"))
     rows = {}
     for name, cells in summary.head.items():
-        if name in summary.added.values() and name not in added:
+        if name in empty:
             continue
         rows[name] = cells[:SHOWN_ROWS]
         if name in scores:
-            rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
+            # A row without a score has an empty cell.
+            rows[name] = [format_number(float(cell), 3) if cell else "" for cell in rows[name]]
     caption = f"The first {SHOWN_ROWS} of {summary.rows:,} rows, scored; the downloads have all"
     return _rows_table(caption, rows, summary.columns, added)
 
 
 def progress(event: TaskProgress, job: str = "") -> Markup:
-    """Renders a bar with the rate and the time left; before the first row, with the current step."""
+    """Renders a bar with the rate and the time left; before the first row is scored, with the current step."""
     if not event.done:
         bar = macro("progress")(event.description, 0, label="rows scored")
     else:
@@ -75,12 +77,12 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
 
 
 def of_job(html: Markup, job: str) -> Markup:
-    """Adds the id of the job, "" for the example. The page puts it into its address."""
+    """Adds the id of the job, "" for the example, which the browser puts into the address of the page."""
     return macro("bulk/of_job")(html=html, job=job)
 
 
 def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
-    """Renders a summary of the scored file, in sentences."""
+    """Renders a summary of the scored file, in sentences. The file has about ``expected_rows``."""
     models = f"{model_label(summary.model)}, {summary.pooling} pooling"
     if summary.cross_encoder:
         models += f", and {model_label(summary.cross_encoder)}"
@@ -132,14 +134,14 @@ def disagreements(summary: ScoreSummary) -> Markup:
             report.cross_disagreements,
         ),
     ]
-    tables = [table for table in tables if table[2]]
+    tables = [(title, score, pairs) for title, score, pairs in tables if pairs]
     if not tables:
         return Markup()
     return render("bulk/templates/disagreements.html", tables=tables, longest_text=LONGEST_TEXT)
 
 
 def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
-    """Returns sentences on the language, the row where scoring stopped, and marked rows and guarded cells."""
+    """Returns sentences on the language, the row where scoring stopped, rows with a note, and guarded cells."""
     remarks = []
     if summary.language:
         remarks.append(
@@ -167,20 +169,18 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
 def _rows_table(
     caption: str,
     rows: Mapping[str, Sequence[Any]],
-    picked: PairColumns | None,
+    pair: PairColumns,
     added: Sequence[str],
 ) -> Markup:
-    """Renders rows: the added columns first, then the sentences and the gold score, then the other columns."""
-    roles: dict[str | None, str] = {}
-    if picked:
-        roles = {
-            picked.sentence1: "sentence 1",
-            picked.sentence2: "sentence 2",
-            picked.score: "gold",
-        }
-    used = [name for name in roles if name]
-    others = [name for name in rows if name not in (*added, *used)]
-    in_file = [*used, *others]
+    """Renders rows: the added columns first, then the sentences and the gold score, then the other columns.
+
+    ``rows`` has the cells of each column.
+    """
+    roles = {pair.sentence1: "sentence 1", pair.sentence2: "sentence 2"}
+    if pair.score:
+        roles[pair.score] = "gold"
+    others = [name for name in rows if name not in (*added, *roles)]
+    in_file = [*roles, *others]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
     columns = []
     for name in names:
@@ -224,7 +224,8 @@ def suggested(report: ScoreReport | None) -> float:
     choice = safest(report.decision.decision.choices)
     if not choice.exists:
         return USUAL
-    # The next step of the slider.
+    # Rounded up to the next step of the slider. `round` removes the error of floating point: 100 *
+    # 0.55 is a little more than 55, and would become 56.
     return ceil(round(100 * choice.threshold.value, 6)) / 100
 
 
@@ -267,45 +268,48 @@ class Duplicates:
             *self.downloads,
         ]
 
-    def hidden(self) -> Update:
-        return {self.section: gr.Column(visible=False), **self._cleared()}
+    def hide(self) -> Update:
+        """Returns the update that hides and empties the section."""
+        return {self.section: gr.Column(visible=False), **self._empty()}
 
-    def offered(self, summary: ScoreSummary, threshold: float) -> Update:
+    def show(self, summary: ScoreSummary, threshold: float) -> Update:
         """Returns the update that shows the section for a scored file."""
-        labelled = summary.report.decision if summary.report else None
+        gold = summary.report.decision if summary.report else None
         table = ""
         figure = None
-        if labelled:
-            table = decision_table("Cosine and gold", labelled, [MEANING])
-            figure = precision_recall(labelled.decision, criterion_labels(labelled.decision))
+        if gold:
+            table = decision_table("Cosine and gold", gold, [MEANING])
+            figure = precision_recall(gold.decision, criterion_labels(gold.decision))
         return {
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: table,
             self.curve: visible(figure),
             self.threshold: f"{threshold:g}",
-            **self._cleared(),
+            **self._empty(),
         }
 
     def wire(self, cut: gr.HTML, visited: Any, address_threshold: gr.State) -> None:
         """Connects the buttons. After the event ``visited`` the threshold in the address is applied to scored rows."""
 
-        def is_new(job: str | None, threshold: float | None) -> bool:
+        def has_nothing_to_apply(job: str | None, threshold: float | None) -> bool:
+            """Whether the address has no threshold, or the file no scores."""
             return threshold is None or not job or self.services.scoring.get(job).summary is None
 
         inputs = [self.job, self.threshold]
         empty = dict.fromkeys(self.downloads, hidden())
-        again = self.tab.handler(self.find, empty, unless=is_new)
-        self.tab.on(visited.success, again, [self.job, address_threshold], empty)
+        find_again = self.tab.handler(self.find, empty, unless=has_nothing_to_apply)
+        self.tab.on(visited.success, find_again, [self.job, address_threshold], empty)
         for table in (self.decision, cut):
-            used = table.use(self.used, None, self.threshold, **event_options(queue=False))
+            used = table.use(self.threshold_of, None, self.threshold, **event_options(queue=False))
             run_js(used.success, REMEMBER, self.threshold)
             self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
 
-    def used(self, event: gr.EventData) -> str:
+    def threshold_of(self, event: gr.EventData) -> str:
         """Returns the threshold of the slider, or of the row whose button was pressed."""
         return str(event.threshold)
 
     def find(self, watch: Watch, job_id: str | None, typed: str | float | None) -> Update:
+        """Applies a threshold, and shows the matches and the downloads."""
         threshold = parse_number(typed)
         if threshold is None:
             raise InputError("type a threshold, such as 0.8")
@@ -316,5 +320,5 @@ class Duplicates:
             update[button] = visible(file)
         return update
 
-    def _cleared(self) -> Update:
+    def _empty(self) -> Update:
         return {self.tab.status: "", **dict.fromkeys(self.downloads, hidden())}

@@ -112,9 +112,10 @@ class Answer:
     """The results for a question. They stay in the session, and are shown again when more results are known.
 
     Attributes:
+        second: the pair under the second model, if that compares vectors.
         example: the example pair with these sentences, if there is one.
         errors: the reasons for missing scores, as HTML.
-        tokens: the score of a second model that compares tokens.
+        tokens: the score of the second model, if that compares tokens.
         changes: the effect of leaving out each word; None until it is measured.
         base_url: the address of the page.
     """
@@ -135,7 +136,7 @@ class Answer:
         return [self.comparison, self.second]
 
     @property
-    def words(self) -> int:
+    def word_count(self) -> int:
         """The number of words that can be left out."""
         first = words_in_text(self.comparison.a.words)
         second = words_in_text(self.comparison.b.words)
@@ -145,7 +146,10 @@ class Answer:
 def compute(
     models: ModelCache, inputs: Question, pair: ExamplePair | None, base_url: str = ""
 ) -> Answer:
-    """Returns the answer. Raises UserFacingError if the sentences or the first model cannot be used."""
+    """Returns the answer. Raises UserFacingError if the sentences or the first model cannot be used.
+
+    ``pair`` is the last random pair, which is the example if the sentences are still its own.
+    """
     errors = []
     cross_encoder = inputs.cross
     try:
@@ -164,6 +168,7 @@ def compute(
             name = ModelName.parse(inputs.second)
             tokens = score_tokens(models, name, inputs.a, inputs.b)
             if tokens is None:
+                # The model compares vectors.
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as error:
             errors.append(error_message(error))
@@ -173,14 +178,10 @@ def compute(
 
 def link(base_url: str, question: Question) -> str:
     """Returns a link that opens the page with a question, or a sentence if it would be too long."""
-    query = {}
-    for name, value in vars(question).items():
-        if value:
-            query[name] = str(value)
-    encoded = urlencode(query)
-    if len(encoded) > LONGEST_LINK:
+    query = urlencode({name: value for name, value in vars(question).items() if value})
+    if len(query) > LONGEST_LINK:
         return "These sentences are too long for a link."
-    return f"{base_url.rstrip('/')}/?{encoded}"
+    return f"{base_url.rstrip('/')}/?{query}"
 
 
 def as_python(question: Question) -> str:
@@ -246,18 +247,19 @@ class ScoreCard:
 def result(
     answer: Answer,
     curves: Sequence[Mapping[str, Calibration | None]],
-    measuring: bool = False,
+    is_measuring: bool = False,
     errors: Sequence[str] = (),
 ) -> Markup:
     """Renders everything about a pair: the scores on one axis and as figures, their reason, and the details.
 
     Args:
-        curves: the calibration by pooling of each comparison.
-        measuring: whether missing curves are being measured.
+        curves: for each comparison, the calibration by pooling; None for a pooling without one.
+        is_measuring: whether missing curves are being measured.
         errors: what went wrong, as HTML.
     """
     first = answer.comparison
-    cards = _cards(answer, curves, measuring)
+    cards = _cards(answer, curves, is_measuring)
+    # The places of the labels on the axis.
     places = [card.gold for card in cards]
     blind = []
     for comparison in answer.comparisons:
@@ -271,7 +273,7 @@ def result(
     if not blind:
         exact = first.attribution
         explanation = reason(answer)
-        by_pooling = poolings(first, curves[0], measuring)
+        by_pooling = poolings(first, curves[0], is_measuring)
         if answer.example:
             expected = answer.example.expected
     # The label of the expected range is at its lower bound.
@@ -287,7 +289,7 @@ def result(
         most=MOST_LEFT_OUT,
         remarks=_remarks(answer.comparisons),
         errors=errors,
-        exact=exact and condensed(exact),
+        exact=condensed(exact) if exact else None,
         legend=attribution(exact) if exact else "",
         poolings=by_pooling,
         pooling=pooling_label(first.pooling),
@@ -300,19 +302,20 @@ def result(
 
 
 def _cards(
-    answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], measuring: bool
+    answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], is_measuring: bool
 ) -> list[ScoreCard]:
     """Returns a card for each score. A card with the same meaning as an earlier one is marked."""
     first = answer.comparison
     second = answer.second
     example = answer.example
+    # Each model takes the next colour.
     colours = iter(model_colours(_models(answer)))
-    cards = [_encoder_card(first, curves[0][first.pooling], example, measuring, next(colours))]
+    cards = [_encoder_card(first, curves[0][first.pooling], example, is_measuring, next(colours))]
     if first.cross_score is not None:
         cards.append(_cross_encoder_card(first, first.cross_score, example, next(colours)))
     if second is not None:
         cards.append(
-            _encoder_card(second, curves[1][second.pooling], example, measuring, next(colours))
+            _encoder_card(second, curves[1][second.pooling], example, is_measuring, next(colours))
         )
     if answer.tokens is not None:
         cards.append(
@@ -329,7 +332,13 @@ def _cards(
         gold = example.gold
         cards.append(
             ScoreCard(
-                "People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold
+                title="People",
+                label="people",
+                term=PEOPLE_TERM,
+                figure=f"{gold:.1f}",
+                meaning=meaning(gold),
+                foot="STSb dev",
+                gold=gold,
             )
         )
     meanings = set()
@@ -358,8 +367,9 @@ class WithoutWord(NamedTuple):
     cosine_change: float
     cross: float | None
     cross_change: float | None
-    # Whether this word changes the score most.
+    # Whether no word changes the cosine more, and the change is at least `LEAST_CHANGE`.
     decides: bool
+    # The same for the score of the cross-encoder.
     decides_cross: bool
 
 
@@ -370,7 +380,7 @@ class Reason(NamedTuple):
         rows: the word that changes the cosine most comes first.
         cosine: the cosine of the whole pair.
         cross: the score of the cross-encoder for the whole pair.
-        pending: the number of rows that are being measured.
+        pending: the number of rows for which there is a place while they are being measured.
     """
 
     sentence: str
@@ -381,24 +391,28 @@ class Reason(NamedTuple):
 
 
 def reason(answer: Answer) -> Reason | None:
-    """Returns the scores without each word, or None if nothing can be left out, or only after a click."""
+    """Returns the scores without each word. Returns None if no word can be left out, or if that takes a click."""
     cosine = answer.comparison.cosine
     cross = answer.comparison.cross_score
     if answer.changes is None:
         if not is_automatic(answer):
             return None
-        return Reason("", [], cosine, cross, pending=min(answer.words, MOST_LEFT_OUT))
-    changes = [change for change in answer.changes if change.has_letters] or list(answer.changes)
-    changes.sort(key=lambda change: -abs(change.cosine_change))
+        return Reason("", [], cosine, cross, pending=min(answer.word_count, MOST_LEFT_OUT))
+    changes = [change for change in answer.changes if change.has_letters]
+    if not changes:
+        # All are punctuation marks.
+        changes = list(answer.changes)
     if not changes:
         return None
-    largest_cross = max(abs(change.cross_change or 0) for change in changes)
+    changes.sort(key=lambda change: -abs(change.cosine_change))
+    cross_changes = [abs(change.cross_change or 0) for change in changes]
+    decisive_cross_change = max(LEAST_CHANGE, *cross_changes)
     rows = []
     for change in changes:
         cross_change = change.cross_change
         cross_without = None
-        if cross_change is not None:
-            cross_without = (cross or 0) + cross_change
+        if cross is not None and cross_change is not None:
+            cross_without = cross + cross_change
         rows.append(
             WithoutWord(
                 word=change.word,
@@ -408,7 +422,7 @@ def reason(answer: Answer) -> Reason | None:
                 cross=cross_without,
                 cross_change=cross_change,
                 decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
-                decides_cross=abs(cross_change or 0) == largest_cross >= LEAST_CHANGE,
+                decides_cross=abs(cross_change or 0) >= decisive_cross_change,
             )
         )
     opposite = _opposite(rows)
@@ -421,13 +435,13 @@ def reason(answer: Answer) -> Reason | None:
 
 def is_automatic(answer: Answer) -> bool:
     """Whether each word is left out without a click: the pair is short, and stays on this machine."""
-    is_short = 0 < answer.words <= MOST_AUTOMATIC
+    is_short = 0 < answer.word_count <= MOST_AUTOMATIC
     is_blind = any(comparison.is_blind for comparison in answer.comparisons)
     return is_short and not answer.comparison.sent_to and not is_blind
 
 
 def why(rows: Sequence[WithoutWord]) -> str:
-    """Returns a sentence on the words that change the cosine most, in one direction and in the other."""
+    """Returns a sentence on the word that changes the cosine most, and on the `_opposite` word."""
     first = rows[0]
     if not first.decides:
         most = format_number(abs(first.cosine_change))
@@ -441,23 +455,24 @@ def why(rows: Sequence[WithoutWord]) -> str:
     else:
         verb = "raises"
         opposite_verb = "lowers"
-    sentence = f"{_named(first, rows)} {verb} the cosine most: without it {first.cosine:.2f}."
+    sentence = f"{_quoted(first, rows)} {verb} the cosine most: without it {first.cosine:.2f}."
     other = _opposite(rows)
     if other:
         sentence += (
-            f" {_named(other, rows)} {opposite_verb} it most: without it {other.cosine:.2f}."
+            f" {_quoted(other, rows)} {opposite_verb} it most: without it {other.cosine:.2f}."
         )
     return sentence
 
 
 def _opposite(rows: Sequence[WithoutWord]) -> WithoutWord | None:
     """Returns the word that changes the cosine most in the other direction than the first word, if there is one."""
+    # Multiplied by this sign, changes in the direction of the first word are positive.
     sign = 1 if rows[0].cosine_change > 0 else -1
     other = min(rows, key=lambda row: sign * row.cosine_change)
     return other if sign * other.cosine_change <= -LEAST_CHANGE else None
 
 
-def _named(row: WithoutWord, rows: Sequence[WithoutWord]) -> str:
+def _quoted(row: WithoutWord, rows: Sequence[WithoutWord]) -> str:
     """Returns the word in quotation marks, with its sentence if the word occurs twice."""
     words = [other.word for other in rows]
     if words.count(row.word) > 1:
@@ -466,14 +481,15 @@ def _named(row: WithoutWord, rows: Sequence[WithoutWord]) -> str:
 
 
 def _levels(places: Sequence[float | None]) -> list[int]:
-    """Returns the line above the axis for the label at each place, so that labels do not overlap."""
+    """Returns the line above the axis for the label at each place, so that labels do not overlap; 0 without a place."""
     levels = [0] * len(places)
-    # The rightmost label on each line.
+    # The place of the rightmost label on each line.
     ends = [-math.inf] * len(places)
-    labels = [(place, card) for card, place in enumerate(places) if place is not None]
-    for place, card in sorted(labels):
+    labels = [(place, label) for label, place in enumerate(places) if place is not None]
+    # From left to right, each label takes the lowest line on which there is room.
+    for place, label in sorted(labels):
         level = next(level for level, end in enumerate(ends) if place - end >= NEAR)
-        levels[card] = level
+        levels[label] = level
         ends[level] = place
     return levels
 
@@ -526,7 +542,7 @@ def token_map(score: TokenScore | None) -> Markup | str:
 
 
 def poolings(
-    comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False
+    comparison: Comparison, curves: Mapping[str, Calibration | None], is_measuring: bool = False
 ) -> list[tuple[str, float, str, bool]]:
     """Returns the name, the cosine and the meaning of each pooling, and whether it is the selected one."""
     rows = []
@@ -536,7 +552,7 @@ def poolings(
             gold = curve.gold_score(cosine)
             verdict = f"{gold:.1f} of 5: {meaning(gold)}"
         else:
-            verdict = MEASURING if measuring else NOT_MEASURED
+            verdict = MEASURING if is_measuring else NOT_MEASURED
         rows.append((pooling_label(name), cosine, verdict, name == comparison.pooling))
     return rows
 
@@ -545,16 +561,18 @@ def _encoder_card(
     comparison: Comparison,
     curve: Calibration | None,
     example: ExamplePair | None,
-    measuring: bool,
+    is_measuring: bool,
     colour: str,
 ) -> ScoreCard:
     pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)
     title = f"Cosine · {label}"
     if not comparison.sent_to:
+        # The pooling on a server is not known.
         title += f" · {pooling} pooling"
     card = ScoreCard(
         title=title,
+        # There is little room on the axis.
         label=label if len(label) < 20 else "cosine",
         term=f"{COSINE_TERM} The model is {comparison.model}.",
         figure=format_number(comparison.cosine),
@@ -571,7 +589,7 @@ def _encoder_card(
         card.meaning = meaning(card.gold)
         card.error = _error(card.gold, example)
         card.basis = _basis(curve, comparison)
-    elif measuring:
+    elif is_measuring:
         card.meaning = MEASURING
     return card
 
@@ -598,6 +616,7 @@ def _basis(curve: Calibration, comparison: Comparison) -> str:
     """Returns a sentence on the uncertainty of a calibrated score, from the pairs that its curve was fitted on."""
     low, high = (f"{score:.1f}" for score in curve.band(comparison.cosine))
     if low == high:
+        # The score is certain, as for equal sentences.
         return ""
     if curve.fitted_on != FITTED_ON:
         data = data_label(curve.fitted_on)
@@ -630,6 +649,7 @@ def _cross_encoder_card(
         card.term += f" This one reaches Spearman’s ρ {spearman:.1f} on STSb test."
     if comparison.cross_is_cut:
         card.cut = "Only the beginnings were compared: the model reads no more."
+    # The score is from 0 to 1, the gold scale from 0 to 5.
     card.gold = score * 5
     card.meaning = meaning(card.gold)
     card.error = _error(card.gold, example)

@@ -1,6 +1,5 @@
 """The front page: how similar two sentences are and why. The second tab compares every pair of up to 500 sentences."""
 
-from functools import partial
 from math import comb
 from typing import Any
 
@@ -42,9 +41,10 @@ def build(services: Services) -> None:
     # The first tab writes its question to the address itself.
     remember(inputs_of(many, gr.Textbox), tabs)
 
-    def opened(request: gr.Request) -> Any:
+    def fill_in(request: gr.Request) -> Any:
         """Fills in the sentences that another page has sent: /?tab=many&sentences=<token>."""
         token = request.query_params.get("sentences")
+        # If the address has lines as well, `remember` fills them in.
         if not token or lines.elem_id in request.query_params:
             return gr.skip()
         try:
@@ -55,8 +55,9 @@ def build(services: Services) -> None:
         # One line for each sentence.
         return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
-    sent = on_open(opened, lines)
-    restored = run_js(sent.then, "() => window.keptLines()", outputs=lines)
+    filled_in = on_open(fill_in, lines)
+    # The browser keeps lines that are too long for the address until the window is closed.
+    restored = run_js(filled_in.then, "() => window.keptLines()", outputs=lines)
     keep_touched([lines], restored)
     run_js(lines.change, "(text) => { window.keepLines(text); }", lines)
 
@@ -98,13 +99,15 @@ def _many_sentences(services: Services) -> gr.Textbox:
         cross_encoder = services.models.cross_encoder_or_none(cross)
         watch.report(0, "Comparing all pairs")
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
-        matrix = partial(figures.cosine_matrix, pairs.lines)
+        cosine_figure = figures.cosine_matrix(pairs.lines, pairs.cosine, "cosine of the bi-encoder")
         cross_figure = None
         if pairs.cross is not None:
-            cross_figure = matrix(pairs.cross, "score of the cross-encoder")
+            cross_figure = figures.cosine_matrix(
+                pairs.lines, pairs.cross, "score of the cross-encoder"
+            )
         return {
             tab.status: ranked(pairs) + render("compare/templates/all_pairs.html", pairs=pairs),
-            cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
+            cosine_matrix: visible(cosine_figure),
             cross_matrix: visible(cross_figure),
         }
 

@@ -66,6 +66,7 @@ REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...
 ASK_AGAIN = """window.askAgain = () => trigger("again");"""
 SET_ASIDE = "Your own calibration of {} was fitted on other weights and is not used. Fit it again on the page Evaluate."
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
+# The next value of a component that fires an event by changing.
 _downloads = count()
 
 
@@ -93,9 +94,13 @@ class TwoSentences:
             self.model = model_picker(services)
             self.pooling = pooling_picker()
             self.cross = cross_encoder_picker()
-            hint = "Shown beside the first"
             self.second = model_picker(
-                services, "", "Second model", optional=True, info=hint, elem_id="second-model"
+                services,
+                "",
+                "Second model",
+                optional=True,
+                info="Shown beside the first",
+                elem_id="second-model",
             )
         model_settings(services, self.model, roles=True)
         # The last random STSb pair, an `ExamplePair`.
@@ -135,7 +140,7 @@ class TwoSentences:
         # Change events, because a paste does not fire an input event of Gradio. Keys that are typed
         # quickly get one answer, for the last state. The pooling is set by the answer itself, so
         # its changes must not ask again.
-        edited = [field.change for field in inputs if field is not self.pooling]
+        edits = [field.change for field in inputs if field is not self.pooling]
         values = [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions]
 
         def answer_on(
@@ -156,7 +161,7 @@ class TwoSentences:
                 **event_options(trigger_mode="always_last"),
             )
 
-        changes = [*edited, self.pooling.input, self.download_ended.change]
+        changes = [*edits, self.pooling.input, self.download_ended.change]
         answer_on(changes, trigger_mode="always_last")
         answer_on(self.asker.again, trigger_mode="once")
         self.download_needed.change(
@@ -184,10 +189,10 @@ class TwoSentences:
         )
         # The inputs are stored before the download stops, so that a change that waits for its end
         # does not restart it.
-        noted = self.stop.click(
-            lambda *typed: typed, inputs, self.stopped, **event_options(queue=False)
+        stored = self.stop.click(
+            lambda *values: values, inputs, self.stopped, **event_options(queue=False)
         )
-        noted.then(self.stop_loading, None, None, **event_options(queue=False))
+        stored.then(self.stop_loading, None, None, **event_options(queue=False))
         self._wire_examples()
 
     def _wire_examples(self) -> None:
@@ -212,13 +217,15 @@ class TwoSentences:
         query = dict(request.query_params)
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
-        # Without a pooling in the address, another model is opened with its own pooling.
+        # Without a pooling in the address, another model is opened with its own pooling: `answer_pair`
+        # selects it for every model but ``shown_model``.
         shown_model = ""
         if "pooling" in query or "model" not in query:
             with suppress(InputError):
                 shown_model = str(_with_pooling(named_model(query.get("model"))))
         inputs = []
         updates = []
+        # The fields of a question are in the order of the inputs.
         for parameter, field in zip(dataclasses.fields(Question), self.inputs, strict=True):
             value = query.get(parameter.name)
             inputs.append(value or field.value)
@@ -257,14 +264,15 @@ class TwoSentences:
                 questions[SHOWN] = None
                 is_stopped = tuple(fields) == stopped
                 return self._without_models(inputs, is_stopped, questions)
-            opened = _with_pooling(inputs.model)
-            if str(opened) != shown_model:
+            model = _with_pooling(inputs.model)
+            if str(model) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
-                inputs = replace(inputs, pooling=models.get(opened, VectorModel).pooling)
+                inputs = replace(inputs, pooling=models.get(model, VectorModel).pooling)
             if not waits and inputs.cross and not models.has(inputs.cross):
                 inputs = replace(inputs, cross="")
             last = questions.get(SHOWN)
             if isinstance(last, Answer) and last.inputs == inputs and not last.errors:
+                # The page shows this answer already.
                 return {self.answer: gr.skip()}
             base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]
             answer = compute(models, inputs, random_pair, base_url)
@@ -279,11 +287,11 @@ class TwoSentences:
         pooling = gr.skip()
         if inputs.pooling != picked_pooling:
             pooling = pooling_radio(inputs.pooling)
-        needs_click = answer.words > 0 and not answers.is_automatic(answer)
+        needs_click = answer.word_count > 0 and not answers.is_automatic(answer)
         return {
             **self._scores(answer),
             self.pooling: pooling,
-            self.shown_model: str(opened),
+            self.shown_model: str(model),
             self.ask_reason: gr.update(visible=needs_click),
             self.download: hidden(),
             self.stop: hidden(),
@@ -310,6 +318,7 @@ class TwoSentences:
         *inputs, stopped, questions = values
         models = self.services.models
         missing = questions.get(MISSING, ())
+        # An earlier call may have downloaded the models, or the visitor may have pressed Stop.
         if tuple(inputs) == stopped or all(map(models.is_here, missing)):
             yield {self.answer: gr.skip()}
             return
@@ -385,7 +394,7 @@ class TwoSentences:
             if None in by_pooling.values():
                 self.services.calibrate_later(comparison.model, comparison.pooling)
                 progress = progress or self.services.calibration_progress(comparison.model)
-        html = answers.result(answer, curves, measuring=progress is not None, errors=errors)
+        html = answers.result(answer, curves, is_measuring=progress is not None, errors=errors)
         return {
             self.answer: html,
             self.calibrating: progress_bar(progress) if progress else "",
@@ -407,13 +416,14 @@ class TwoSentences:
                 if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))
             except UserFacingError as error:
+                # The user's own curve cannot be read.
                 problems.append(error_message(error))
                 curves[pooling] = calibration.computed_curve(model, pooling, home, weights)
         return curves, problems
 
 
 def _with_pooling(model: ModelName) -> ModelName:
-    """Returns the model with the pooling in its name, without other settings."""
+    """Returns the model with the pooling in its name if there is one, and without other settings."""
     return ModelName(model.name, pooling=model.pooling)
 
 

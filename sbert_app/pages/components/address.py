@@ -15,6 +15,7 @@ import gradio as gr
 
 from sbert_app.pages.components.events import on_open, run_js
 
+# The numbers by which the scripts of a page tell its groups of controls apart.
 _groups = count()
 
 
@@ -39,35 +40,40 @@ def remember(
         return values_of(controls, request)
 
     restored = keep_touched(controls, on_open(restore, list(controls)))
+    # The row of tabs of the page, and the rows inside of its tabs.
     rows = [tabs]
     for section in _sections(tabs):
         rows += _inner_tabs(section)
     for row in rows:
+        # (title, id, ids of the tabs inside)
+        names = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
         # The browser opens the tab, because an update from the server would race with a press on
         # another tab.
-        titles = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
-        js = f"() => window.openTab({json.dumps(titles)})"
+        js = f"() => window.openTab({json.dumps(names)})"
         restored = run_js(restored.then, js, outputs=row)
     keep(controls, restored, passing)
+    first = _sections(tabs)[0]
     for row in rows:
         for section in _sections(row):
-            # The address of the page itself opens the first tab.
-            name = "" if section is _sections(tabs)[0] else section.id
+            # An address without a tab opens the first one.
+            name = "" if section is first else section.id
             arguments = f"{json.dumps(name)}, {json.dumps(section.label)}"
             run_js(section.select, f"() => {{ window.rememberTab({arguments}); }}")
     return restored
 
 
 def _sections(tabs: gr.Tabs) -> list[gr.Tab]:
+    """Returns the tabs of a row of tabs."""
     return [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
 
 
 def _inner_tabs(section: gr.Tab) -> list[gr.Tabs]:
+    """Returns the rows of tabs inside of a tab."""
     return [child for child in section.children if isinstance(child, gr.Tabs)]
 
 
 def _inner_ids(section: gr.Tab) -> list[str | int | None]:
-    """Returns the ids of the tabs within a tab."""
+    """Returns the ids of the tabs inside of a tab."""
     ids = []
     for tabs in _inner_tabs(section):
         ids += [inner.id for inner in _sections(tabs)]
@@ -75,30 +81,32 @@ def _inner_ids(section: gr.Tab) -> list[str | int | None]:
 
 
 def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
-    """Restores what a person has entered before the event ``opened`` has set the controls of a slow page.
+    """Restores what a person has entered on a slow page before the event ``opened`` set its controls.
 
     Returns:
-        The event after which the controls have these values.
+        The event after which the controls have the values that the person has entered.
     """
     group = next(_groups)
     initial = json.dumps([control.value for control in controls])
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
     run_js([control.input for control in controls], note, list(controls))
     # A paste does not fire an input event of Gradio.
-    texts = [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
-    js = f"() => window.keepTouched({group}, {json.dumps(texts)})"
+    ids = [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
+    js = f"() => window.keepTouched({group}, {json.dumps(ids)})"
     return run_js(opened.then, js, outputs=list(controls))
 
 
 def keep(
     controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None
 ) -> None:
-    """Keeps the values of ``controls`` in the address, after the event ``restored`` has set them."""
+    """Keeps the values of ``controls`` in the address once the event ``restored`` has set them.
+
+    ``passing`` is the argument of `remember`.
+    """
     ids = json.dumps([control.elem_id for control in controls])
+    passing = passing or {}
     # For each control, the values that are left out of the address.
-    left_out = []
-    for control in controls:
-        left_out.append([control.value, *(passing or {}).get(control, ())])
+    left_out = [[control.value, *passing.get(control, ())] for control in controls]
     js = f"(...values) => {{ window.rememberControls({ids}, {json.dumps(left_out)}, values); }}"
     run_js([control.change for control in controls], js, list(controls))
     run_js(restored.then, "() => window.addressIsRestored()")
@@ -115,7 +123,7 @@ def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:
 def inputs_of(block: Any, *more: Any) -> list[Any]:
     """Returns the controls inside of a block, such as ``gr.Tabs``, whose values can be kept in the address.
 
-    These have an element id and are visible when the page opens. Controls that are hidden then
+    They have an element id. Controls that are hidden when the page opens are left out, because they
     depend on a file.
 
     Args:
@@ -124,6 +132,7 @@ def inputs_of(block: Any, *more: Any) -> list[Any]:
     controls: list[Any] = []
     kinds: Any = (gr.Dropdown, gr.Radio, gr.Slider, gr.Number, gr.Checkbox, *more)
     for child in getattr(block, "children", []):
+        # ``visible`` may also be "hidden", which is true as well.
         if child.visible is True:
             controls += inputs_of(child, *more)
             if child.elem_id and isinstance(child, kinds):
@@ -132,7 +141,10 @@ def inputs_of(block: Any, *more: Any) -> list[Any]:
 
 
 def value_of(control: Any, texts: list[str]) -> Any:
-    """Returns the value of a control from its texts in an address, or ``gr.skip()`` if it is missing or invalid."""
+    """Returns the value of a control from its texts in an address, or ``gr.skip()`` if it is missing or invalid.
+
+    A control with several values gets the valid ones.
+    """
     if not texts:
         return gr.skip()
     if isinstance(control, gr.Textbox):
@@ -153,6 +165,7 @@ def value_of(control: Any, texts: list[str]) -> Any:
 
 
 def _number(control: gr.Slider | gr.Number, text: str) -> Any:
+    """Returns the number in a text; None for the empty text of a cleared field."""
     if not text:
         return None
     try:

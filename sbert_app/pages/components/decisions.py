@@ -1,6 +1,6 @@
 """Renders decisions about thresholds: the average precision, and each threshold with its effect and a way to use it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from markupsafe import Markup
@@ -13,8 +13,8 @@ from training.names import ModelName
 
 MEANING = (
     "Precision: the share of the pairs above the threshold that are matches. Recall: the share of the matches that are "
-    "above the threshold. A curve shows all pairs, a point a threshold with its 95% intervals; that of the best F1 on "
-    "the pairs that it was not chosen on."
+    "above the threshold. A curve shows all pairs, and a point a threshold with its 95% intervals. The threshold of "
+    "the best F1 is measured on the pairs that it was not chosen on."
 )
 # Returns the HTML that applies the threshold of a model, or "" if it cannot be applied.
 Use = Callable[[ModelName, Choice], str]
@@ -38,21 +38,24 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
 
 def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
     """Renders the pairs, the average precision, and a row for each threshold with a button that applies it."""
-    groups = [("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
+    group = ("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))
     lead = macro("decision_lead")(title, data.decision)
-    return _table(groups, data, lead, notes, {})
+    return _table([group], data, lead, notes, failures={})
 
 
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
-    """Renders the model to take and why, and a row for each threshold of each model with a link that applies it."""
+    """Renders the model to take and the reason, and a row for each threshold of each model with a link that applies it.
+
+    Without a model to take, the lead is about the first one.
+    """
     groups = []
     for model in decisions.models:
         groups.append((model.label, model.on_data.decision, model.rho, partial(use, model.model)))
     taken = decisions.to_take or decisions.models[0]
     safest = taken.safest
-    use_it = use(taken.model, safest) if safest.exists else ""
+    link = use(taken.model, safest) if safest.exists else ""
     lead = macro("decisions_lead")(
-        decisions, taken, safest, criterion_label(safest.criterion), data, use_it
+        decisions, taken, safest, criterion_label(safest.criterion), data, link
     )
     return _table(groups, taken.on_data, lead, notes, decisions.failures)
 
@@ -62,8 +65,16 @@ def _table(
     data: DataDecision,
     lead: Markup,
     notes: Sequence[str],
-    failures: object,
+    failures: Mapping[str, str],
 ) -> Markup:
+    """Renders the lead and the table.
+
+    Args:
+        groups: for each model its label, its `Decision`, its ρ, and a function that renders the
+            way to use a `Choice`.
+        data: the pairs, and the decision of the model in the lead.
+        failures: the reasons why other models could not be measured, by their names.
+    """
     return render(
         "components/templates/decision.html",
         lead=lead,

@@ -40,8 +40,8 @@ def event_options(
             - "multiple" handles it at once. An event with two listeners needs this: after
               "always_last", the default of ``change``, Gradio calls all listeners of the event
               again, and two of them call each other for seconds.
-            - "always_last" handles the last one of them next. The answer must not set the control
-              that was changed, because that would undo the next choice.
+            - "always_last" handles it next, or the last one if there are several. The answer must
+              not set the control that was changed, because that would undo the next choice.
             - "once", the default of the other events, drops it.
     """
     return {
@@ -55,12 +55,14 @@ def event_options(
 def on_open(
     handler: Callable[..., Any] | None = None, outputs: Any = None, *, queue: bool = False
 ) -> Any:
-    """Calls ``handler`` when the page that is being built is opened; ``gr.on`` without triggers and inputs does that.
+    """Calls ``handler`` when the page that is being built is opened.
 
-    A handler with inputs comes second: ``on_open().then(handler, inputs, outputs)``.
+    With inputs, ``gr.on`` would also call the handler at each change of an input. A handler with
+    inputs is therefore added to an event without a handler:
+    ``on_open().then(handler, inputs, outputs)``.
     """
     js = "() => {}" if handler is None else None
-    return gr.on(None, handler, None, outputs, js=js, **event_options(queue=queue))
+    return gr.on(fn=handler, outputs=outputs, js=js, **event_options(queue=queue))
 
 
 def listener(events: Any) -> Callable[..., Any]:
@@ -76,9 +78,14 @@ def run_js(events: Any, js: str, inputs: Any = None, outputs: Any = None) -> Any
 
 
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
-    """Enables a button once every field of ``needs`` has a value; until then its label says what is missing."""
-    js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"
-    button.value = f"{button.value}: {next(iter(needs.values()))}"
+    """Enables a button once every field has a value; until then its label says what is missing.
+
+    ``needs`` is a mapping from each field to what the label says without its value.
+    """
+    label = button.value
+    missing = list(needs.values())
+    js = f"(...values) => window.enableWhen({json.dumps([label, *missing])}, values)"
+    button.value = f"{label}: {missing[0]}"
     button.interactive = False
     run_js([field.change for field in needs], js, list(needs), button)
 
@@ -106,6 +113,7 @@ def on_choice(
 
 # The maximum number of answers that may be on their way to a page at the same time.
 MOST_ANSWERS = 16
+# The names of answers; see `follow`.
 _answers = count()
 
 # The last question of a visitor about each topic.
@@ -113,7 +121,7 @@ Questions = dict[Hashable, object]
 
 
 def ask(questions: Questions, topic: Hashable = "") -> Callable[[], bool]:
-    """Notes a question about ``topic``. Returns a function that says whether it is still the newest one."""
+    """Notes a question about ``topic``. Returns a function that says whether no newer one has been noted since."""
     question = object()
     questions[topic] = question
     return lambda: questions[topic] is question
@@ -128,8 +136,9 @@ class Output(NamedTuple):
     """A state of a component that shows long work. It is sent only if the browser does not have this version yet.
 
     Attributes:
-        update: the update, or a function that returns it. With None, the version is the value
-            itself.
+        version: a value that differs if the state does.
+        update: the update, or a function that returns it; None if ``version`` is the value of the
+            component itself.
     """
 
     version: Any
@@ -150,39 +159,41 @@ def follow(
             flicker.
 
     Returns:
-        A function that shows the progress at another event as well: ``show_on(button.click(start,
-            …).then)``.
+        A function that shows the progress at another event as well:
+        ``show_on(button.click(start, …).then)``.
     """
-    # Answers may overtake each other. The page says which answer it shows, and gets the differences
-    # to that one.
-    newest = gr.HTML("", visible="hidden")
+    # Answers may overtake each other. The page sends the name of the answer that it shows, and gets
+    # what has changed since that answer.
+    shown_answer = gr.HTML("", visible="hidden")
     questions = gr.State({})
-    # The versions that the page has after each of the last answers.
+    # The versions that the page has after each of the last answers, by the name of the answer.
     answered = gr.State({})
 
     def show(
-        looks: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any
+        looks: Questions, answers: dict[str, dict[Any, Any]], name_on_page: str, *values: Any
     ) -> Update:
-        # A look that started earlier may end later, with an older state.
         is_newest = ask(looks)
         now = look(*values)
-        sent = dict(answers.get(last, {}))
-        updates = changes(now, sent) if is_newest() else {}
+        if not is_newest():
+            # A look that started later may have ended earlier, with a newer state.
+            return {shown_answer: gr.skip()}
+        versions = dict(answers.get(name_on_page, {}))
+        updates = changes(now, versions)
         if not updates:
-            return {newest: gr.skip()}
+            return {shown_answer: gr.skip()}
         name = str(next(_answers))
-        answers[name] = sent
+        answers[name] = versions
         for old in list(answers)[:-MOST_ANSWERS]:
             # Another look may have removed it.
             answers.pop(old, None)
-        return {newest: name, **updates}
+        return {shown_answer: name, **updates}
 
     def show_on(event: Callable[..., Any], **options: Any) -> Any:
         return event(
             show,
-            [questions, answered, newest, *inputs],
-            [newest, *outputs],
-            **{**event_options(queue=False), **options},
+            [questions, answered, shown_answer, *inputs],
+            [shown_answer, *outputs],
+            **event_options(queue=False) | options,
         )
 
     show_on(timer.tick)
@@ -190,7 +201,7 @@ def follow(
 
 
 def changes(now: Mapping[Any, Any], sent: dict[Any, Any]) -> Update:
-    """Returns the updates of ``now`` whose versions are not in ``sent`` yet, and adds these versions to ``sent``."""
+    """Returns the updates of ``now`` whose versions are not in ``sent`` yet, and notes their versions in ``sent``."""
     updates: Update = {}
     for component, value in now.items():
         if not isinstance(value, Output):

@@ -2,8 +2,10 @@
 
     panel = ExperimentPanel(experiments, SWEEP, "sweep", "Sweeps of this ablation")
     grid = gr.HTML()
-    show_on = panel.wire(show, [grid])                with show(experiment or None) -> {grid: Output(…)}
+    show_on = panel.wire(show, [grid])
     show_on(form.start_on(button, start, panel.selected).then)
+
+    def show(experiment): return {grid: Output(…)}      # None without an experiment
 
 Runs train in their own processes. A timer reads their folders, so a reload or a crash of the app
 loses nothing.
@@ -82,15 +84,16 @@ class ExperimentPanel:
         """Connects the components with their handlers.
 
         Args:
-            show: returns the states of ``outputs``, which are other components of the page, for an
-                experiment and the values of ``others``.
+            show: returns the states of ``outputs``, which are other components of the page. It gets
+                the experiment or None, the value of ``name`` if there is one, and the values of
+                ``others``.
             name: the component with the name of the ablation. Without it, experiments of all names
                 are offered.
 
         Returns:
             A function that shows the experiment at another event as well: ``show_on(event.then)``.
         """
-        own = [
+        components = [
             self.selected,
             self.picker,
             self.status,
@@ -102,7 +105,8 @@ class ExperimentPanel:
         ]
         names = [] if name is None else [name]
         look = partial(self.look, show, len(names))
-        show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
+        inputs = [self.selected, *names, *others]
+        show_on = follow(self.timer, look, inputs, [*components, *outputs])
         picked = self.picker.input(
             lambda experiment_id: experiment_id,
             self.picker,
@@ -117,28 +121,39 @@ class ExperimentPanel:
             self.confirm: experiments.delete,
         }
         for button, action in actions.items():
-            acted = button.click(
+            pressed = button.click(
                 partial(_act, action), self.selected, self.status, **event_options(queue=False)
             )
-            show_on(acted.then)
+            show_on(pressed.then)
         self.delete.click(
             lambda: gr.update(visible=True), None, self.confirm, **event_options(queue=False)
         )
         return show_on
 
-    def look(self, show: Show, names: int, selected: str | None, *values: Any) -> dict[Any, Any]:
+    def look(
+        self, show: Show, name_count: int, selected: str | None, *values: Any
+    ) -> dict[Any, Any]:
         """Returns the states of all components for the selected experiment, or for the newest one.
 
         Args:
-            names: how many of ``values`` are names of ablations. The rest are values of ``others``.
+            show: the argument of `wire`.
+            name_count: 1 if the first of ``values`` is the name of an ablation, 0 if `wire` got no
+                component for it.
+            values: the name, and the values of the other components of `wire`.
         """
-        candidates = self.experiments.list(self.kind, *values[:names])
+        candidates = self.experiments.list(self.kind, *values[:name_count])
         damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
-        experiment_id = experiment and experiment.id
-        is_running = experiment is not None and experiment.state == State.RUNNING
-        can_resume = experiment is not None and not is_running and experiment.can_resume
+        experiment_id = None
+        is_running = False
+        can_delete = False
+        can_resume = False
+        if experiment is not None:
+            experiment_id = experiment.id
+            is_running = experiment.state == State.RUNNING
+            can_delete = not is_running
+            can_resume = can_delete and experiment.can_resume
         is_watching = is_running or self.watches_always
         choices = [(name_of(candidate), candidate.id) for candidate in candidates]
 
@@ -154,7 +169,9 @@ class ExperimentPanel:
             self.status: Output([progress_of(experiment), list(map(str, damaged))], status),
             self.stop: Output(gr.update(visible=is_running)),
             self.resume: Output(gr.update(visible=can_resume)),
-            self.delete: Output(gr.update(visible=experiment is not None and not is_running)),
+            self.delete: Output(gr.update(visible=can_delete)),
+            # The confirmation of Delete is hidden again when another experiment is shown, or when
+            # this one is resumed.
             self.confirm: Output((experiment_id, is_running), gr.update(visible=False)),
             self.timer: Output(is_watching, gr.Timer(active=is_watching)),
             **show(experiment, *values),
@@ -163,8 +180,9 @@ class ExperimentPanel:
 
 def _act(action: Callable[[str], object], selected: str | None) -> Any:
     """Stops, resumes or deletes the selected experiment. Returns an error message if that fails."""
-    error = error_of(action, selected) if selected else ""
-    return error or gr.skip()
+    if not selected:
+        return gr.skip()
+    return error_of(action, selected) or gr.skip()
 
 
 def progress_of(experiment: Experiment | None) -> list[Any]:
@@ -175,10 +193,11 @@ def progress_of(experiment: Experiment | None) -> list[Any]:
 
 
 def name_of(experiment: Experiment) -> str:
-    """Returns the label in the picker: the time of the start, the variants or seeds, and the progress."""
+    """Returns the label in the picker: the time of the start, the folds or the number of seeds, and the progress."""
     record = experiment.record
     content = format_count(len(experiment.seeds), "seed")
     if record.by:
+        # Folds, such as those of a file by topic.
         content = f"{record.name}, {record.by}"
     progress = "finished"
     if experiment.state != State.FINISHED:
@@ -196,8 +215,9 @@ def status_of(experiment: Experiment) -> Markup:
             facts.append(f"{counts[state]} {state}")
     if experiment.seconds_left is not None:
         facts.append(f"about {format_estimate(experiment.seconds_left)} left")
-    running = [cell.share for cell in cells if cell.state == State.RUNNING]
-    done = counts[State.FINISHED] + sum(running)
+    # In runs; a running one counts by its share of steps.
+    done = counts[State.FINISHED]
+    done += sum(cell.share for cell in cells if cell.state == State.RUNNING)
     reasons = list(map(without_folders, experiment.reasons))
     return macro("experiment_status")(
         facts, done / len(cells), reasons, shared_settings(experiment)
@@ -206,6 +226,7 @@ def status_of(experiment: Experiment) -> Markup:
 
 def shared_settings(experiment: Experiment) -> str:
     """Returns the settings that all runs of an experiment have in common, in one line."""
+    # (runs, settings), as texts
     settings_of_runs = []
     for plan in experiment.record.runs:
         config = RunConfig(**plan.config)
@@ -220,12 +241,13 @@ def shared_settings(experiment: Experiment) -> str:
                 f"lr {config.learning_rate:g}",
             )
         )
+    # The texts of one setting in all runs.
     shared = [texts[0] for texts in zip(*settings_of_runs, strict=True) if len(set(texts)) == 1]
     return " · ".join(shared)
 
 
-# Gradio fills in the fields of a form one after the other, and fields in closed folds even after
-# the next event. An estimate without this pause would use old values.
+# An estimate waits, so that it does not use old values: Gradio fills in the fields of a form one
+# after the other, and fields in closed folds only after the next event has started.
 SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
 # ``plan(rate)`` renders the plan of the runs; ``rate`` is None before the first run of their kind
 # on this machine.
@@ -241,7 +263,7 @@ class StartForm:
         form.start_on(button, start, selected)
 
     Attributes:
-        store: the earlier runs.
+        store: the earlier runs, whose speed the plan assumes.
         inputs: the fields of the form.
         planned: the component for the plan, or for an error in the form.
         estimate: returns the estimate of one run and the plan of all runs, for the values of the
@@ -269,9 +291,13 @@ class StartForm:
         )
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
-        """Starts runs when ``button`` is pressed. ``start(visitor, *values)`` returns the id for ``selected``."""
+        """Starts runs when ``button`` is pressed, and returns the event.
+
+        ``start(visitor, *values)`` returns the id for the component ``selected``.
+        """
 
         def press(request: gr.Request, *values: Any) -> tuple[Any, Any]:
+            """Returns the updates of ``planned`` and ``selected``."""
             try:
                 return gr.skip(), start(visitor_of(request), *values)
             except UserFacingError as error:
@@ -285,9 +311,9 @@ class StartForm:
         """Shows the plan, unless the form has newer values."""
         is_newest = ask(questions)
         try:
-            run, plan = self.estimate(*values)
-            rate = known_rate(run.config, self.store.recent())
-            update = {self.planned: plan(rate), **self.describe(run, *values)}
+            estimate, plan = self.estimate(*values)
+            rate = known_rate(estimate.config, self.store.recent())
+            update = {self.planned: plan(rate), **self.describe(estimate, *values)}
         except UserFacingError as error:
             update = {self.planned: error_message(error)}
         return update if is_newest() else {self.planned: gr.skip()}

@@ -8,8 +8,8 @@
     def handler(path, *choices): name = chosen_name(services, path, *choices)
 
 Every page reads a file in the same way (`training.data.tables.reading`) and shows it in this panel.
-A click on the head of a column changes its role. Controls that depend on the file are disabled
-while it is being uploaded and read.
+A menu in the head of a column changes its role. Controls that depend on the file are disabled while
+it is being uploaded and read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from training.data.load import load_data
 from training.data.tables.cells import as_text
 from training.data.tables.columns import listed
 from training.data.tables.reading import (
-    FORMS,
     LABEL,
     NO_JUDGEMENT,
     SCORE,
@@ -66,18 +65,21 @@ MOST_EXAMINED = 20_000
 SHOWN_ROWS = 4
 SHOWN_COLUMNS = 12
 LONGEST_CELL = 200
-# The roles that a person can give a column. The keys are also suffixes of the ids of the fields
-# with the columns.
+# The roles that a person can give a column. The keys are also the ends of the element ids of the
+# hidden fields that hold the columns.
 TARGET = "target"
 CHOICES = {"1": "sentence 1", "2": "sentence 2", TARGET: "score or label"}
 
 # The value of an upload, or of a state with a table.
 Files = str | Sequence[str] | OpenedTable | None
-# (label, name of the codec); the first is the default.
 DETECTED = ""
+# (label, name of the codec); the first is the default.
 ENCODINGS = [("detected", DETECTED), *sorted((words, name) for name, words in SPOKEN.items())]
-# The number of characters that are quoted from a file.
-MOST_WORDS = 160
+# The maximum length of a quotation from a file, in characters, and the number of cells that are
+# searched for it.
+LONGEST_QUOTATION = 160
+MOST_SEARCHED_CELLS = 100_000
+# The numbers of the panels that have been sent; see `_versioned`.
 _versions = count()
 
 
@@ -114,11 +116,17 @@ def places(reading: TableReading) -> list[Place]:
 
 def is_triplets(reading: TableReading) -> bool:
     """Whether the sentences are triplets, whose columns a person cannot choose."""
-    return reading.form == FORMS[3]
+    return len(reading.sentences) == 3
+
+
+def has_question(reading: TableReading) -> bool:
+    """Whether a doubt about the columns must be settled before the pairs can be scored."""
+    # The other doubts are about a possible judgement, which only training on matches has to know.
+    return any(not doubt.is_possible_only for doubt in reading.doubts)
 
 
 # The columns of sentence 1, sentence 2 and the judgement; "" without one. All are "" if the reading
-# decides.
+# decides. The last is `NO_JUDGEMENT` if a person has said that there is none.
 Chosen = tuple[str, str, str]
 
 
@@ -126,7 +134,8 @@ def columns_of(reading: TableReading) -> Chosen:
     """Returns the columns of a reading; all are "" for triplets."""
     if is_triplets(reading):
         return "", "", ""
-    first, second, *_ = *reading.sentences, "", ""
+    # There are two sentences at most.
+    first, second = [*reading.sentences, "", ""][:2]
     return first, second, reading.target or ""
 
 
@@ -139,11 +148,11 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
     by_role = dict(zip(CHOICES, columns, strict=True))
     old_role = next((key for key, name in by_role.items() if name == column), None)
     if role in by_role:
-        other = by_role[role]
+        last_column = by_role[role]
         by_role[role] = column
         if old_role:
-            # The column that had this role takes the old role.
-            by_role[old_role] = "" if other == NO_JUDGEMENT else other
+            # The column that had this role until now takes the old role.
+            by_role[old_role] = "" if last_column == NO_JUDGEMENT else last_column
     elif old_role:
         # The column is not used any more.
         by_role[old_role] = NO_JUDGEMENT if old_role == TARGET else ""
@@ -153,7 +162,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
 
 
 def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
-    """Returns the reading of a table with the columns that a person has chosen, or its own reading."""
+    """Returns the reading of a table with the columns that a person has chosen; its own without another choice."""
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading
     return table.reading.with_columns(_requested(*columns))
@@ -173,8 +182,8 @@ class FilePanel:
         inputs: the encoding, the sheet, the three columns and the scale, for the handlers of the
             page.
         outputs: the components that `of` updates.
-        role_event: the event after a person has given a column another role, or labels their
-            values.
+        role_event: the event after a person has given a column another role, or has said what the
+            labels mean.
     """
 
     def __init__(
@@ -189,9 +198,9 @@ class FilePanel:
 
         Args:
             prefix: the beginning of the element ids.
-            page: the name of the page.
-            state: the path or the table that the page uses, if it copies its uploads. The page then
-                calls `of` itself.
+            page: the name of the page, which is left out of the links.
+            state: for a page that copies its uploads, the path or the table that it uses. Such a
+                page calls `of` itself.
         """
         self.services = services
         self.upload = upload
@@ -233,6 +242,7 @@ class FilePanel:
         """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
+        # The script of the panel is needed even if the page holds no components.
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -270,15 +280,16 @@ class FilePanel:
         try:
             tables = [open_upload(path, encoding, sheet) for path in _paths(files)]
         except UserFacingError as error:
-            in_doubt = bool(encoding) or isinstance(error, UnknownEncodingError)
+            # An encoding that a person has chosen may be the cause, so it can be changed.
+            is_doubtful = bool(encoding) or isinstance(error, UnknownEncodingError)
             return {
                 **self.of(None),
                 self.table: _versioned(error_message(error)),
-                self.encoding: gr.update(value=encoding, visible=in_doubt),
+                self.encoding: gr.update(value=encoding, visible=is_doubtful),
             }
         doubtful = [table for table in tables if not table.is_plain]
-        first = next(iter(doubtful or tables), None)
-        return self.of(first, encoding=encoding)
+        table = next(iter(doubtful or tables), None)
+        return self.of(table, encoding=encoding)
 
     def of(
         self,
@@ -294,19 +305,20 @@ class FilePanel:
         Args:
             columns: the columns that a person has chosen; by default the table's own reading
                 decides.
+            encoding: the encoding that a person has chosen.
             read_as: the scale of the scores or the values of the labels, as a person has typed
                 them.
             is_open: whether the first rows are unfolded.
-            remark: a sentence about the file.
+            remark: a sentence about the file, without its full stop.
         """
         if table is None:
             return {
                 self.table: _versioned(""),
-                self.encoding: gr.update(value="", visible=False),
+                self.encoding: gr.update(value=DETECTED, visible=False),
                 self.read_as: gr.update(value="", visible=False),
                 self.sheet: gr.update(value=None, visible=False),
                 **dict.fromkeys(self.columns, ""),
-                **self.doctor.offered(False),
+                **self.doctor.reset(is_visible=False),
             }
         columns = columns or columns_of(table.reading)
         sheets = list(table.sheets)
@@ -332,7 +344,10 @@ class FilePanel:
         read_as: str,
         event: gr.EventData,
     ) -> Update:
-        """Gives a column another role, or the labels of the judgement their values."""
+        """Gives a column another role, or says what the labels of the judgement mean.
+
+        The event has ``labels``, a text for ``read_as``, or else a ``column`` and its new ``role``.
+        """
         table = _table(files, encoding, sheet)
         if table is None:
             return {self.table: gr.skip()}
@@ -353,17 +368,19 @@ class FilePanel:
         files: Files,
         encoding: str,
         sheet: str | None,
-        *choices: str,
+        first: str,
+        second: str,
+        target: str,
+        read_as: str,
     ) -> Update:
         """Shows the panel for the scale or the values of labels that a person has typed."""
         table = _table(files, encoding, sheet)
         if table is None:
             return {self.table: gr.skip()}
-        first, second, target, read_as = choices
         return {self.table: self._panel(table, (first, second, target), encoding, read_as)}
 
     def take(self, request: gr.Request) -> Update:
-        """Shows the file in the address that another page has sent, if there is one."""
+        """Shows the file that another page has sent, if the address has its token."""
         token = request.query_params.get("file")
         if not token:
             return {self.table: gr.skip()}
@@ -389,7 +406,7 @@ class FilePanel:
         return {
             self.table: self._panel(table, columns, encoding, read_as, is_open, remark),
             **dict(zip(self.columns, columns, strict=True)),
-            **self.doctor.offered(self._is_upload(table)),
+            **self.doctor.reset(is_visible=self._is_upload(table)),
         }
 
     def _is_upload(self, table: OpenedTable) -> bool:
@@ -409,6 +426,7 @@ class FilePanel:
         is_open: bool = True,
         remark: str = "",
     ) -> Markup:
+        """Renders the panel of a table; the arguments are explained at `of`."""
         problem = Markup()
         unclear_as_no = ""
         lines = list(table.remarks)
@@ -419,9 +437,9 @@ class FilePanel:
         try:
             reading = read_by(table, columns)
             lines += reading.notes
-            has_question = any(not doubt.is_possible_only for doubt in reading.doubts)
+            is_clear = bool(reading.sentences) and not has_question(reading)
             is_small = table.row_estimate <= MOST_EXAMINED
-            if reading.sentences and not has_question and is_small and self._is_upload(table):
+            if is_clear and is_small and self._is_upload(table):
                 name = chosen_name(
                     self.services, str(table.path), encoding, table.sheet, *columns, read_as
                 )
@@ -446,7 +464,7 @@ class FilePanel:
                 problem=problem,
                 name=table.path.name,
                 facts=[table.description, format_count(table.row_estimate, "row")],
-                words=_words(table),
+                words=_quotation(table),
                 lines=lines,
                 findings=findings,
                 unclear_as_no=unclear_as_no,
@@ -488,7 +506,7 @@ def _has_target(columns: Chosen) -> bool:
 
 
 def _versioned(html: Markup | str) -> Markup:
-    """Returns the panel with a new number, which tells the page that its file has been read."""
+    """Returns the panel with a new number, which tells the script of the panel that the file has been read."""
     return macro("versioned")(html, next(_versions))
 
 
@@ -502,7 +520,7 @@ class _Head(NamedTuple):
 
 
 def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
-    """Returns the heads of the first columns."""
+    """Returns the heads of the first columns, with the roles that a person has chosen."""
     chosen_roles = {name: role for name, role in zip(columns, CHOICES, strict=True) if name}
     heads = []
     for column in reading.columns[:SHOWN_COLUMNS]:
@@ -513,6 +531,7 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
         role = chosen_roles.get(column.name, role)
         roles = [*CHOICES.items(), (UNUSED, "not used")]
         if role not in dict(roles):
+            # Only a reading gives other roles, such as a split.
             roles.insert(0, (role, role))
         evidence = column.evidence if column.is_by_cells else ""
         heads.append(_Head(column.name, role, evidence, roles))
@@ -520,21 +539,22 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
 
 
 def _shown_rows(table: OpenedTable) -> list[list[str]]:
-    rows = table.preview(SHOWN_ROWS).rows
+    """Returns the first cells of the first columns as texts, row by row."""
+    cells = table.preview(SHOWN_ROWS).rows
     columns = []
     for name in table.columns[:SHOWN_COLUMNS]:
-        columns.append([cell_text(cell)[:LONGEST_CELL] for cell in rows[name]])
+        columns.append([cell_text(cell)[:LONGEST_CELL] for cell in cells[name]])
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _words(table: OpenedTable) -> str:
-    """Returns the first words beyond ASCII of a file whose encoding is in doubt."""
+def _quotation(table: OpenedTable) -> str:
+    """Returns the first cell that is not ASCII, in which a wrong encoding shows; "" if the encoding is certain."""
     if table.is_plain:
         return ""
-    for cell in islice(_cells(table), 100_000):
+    for cell in islice(_cells(table), MOST_SEARCHED_CELLS):
         text = as_text(cell) or ""
         if not text.isascii():
-            return " ".join(text.split())[:MOST_WORDS]
+            return " ".join(text.split())[:LONGEST_QUOTATION]
     return ""
 
 
@@ -551,9 +571,11 @@ class FileDoctor:
     def __init__(self, services: Services, prefix: str) -> None:
         """Builds the hidden fold inside the open Blocks. The element ids begin with ``prefix``."""
         self.services = services
-        title = "Which rows, and a file without them"
         with gr.Accordion(
-            title, open=False, visible=False, elem_id=f"{prefix}-doctor"
+            "Which rows, and a file without them",
+            open=False,
+            visible=False,
+            elem_id=f"{prefix}-doctor",
         ) as self.fold:
             self.findings = gr.HTML(elem_id=f"{prefix}-findings")
             self.download = gr.DownloadButton(visible=False, size="sm", elem_id=f"{prefix}-clean")
@@ -568,8 +590,8 @@ class FileDoctor:
             **event_options(trigger_mode="always_last"),
         )
 
-    def offered(self, is_visible: bool) -> Update:
-        """Returns the update that closes and clears the fold for another file."""
+    def reset(self, is_visible: bool) -> Update:
+        """Returns the update that closes and clears the fold for another file, and shows or hides it."""
         return {
             self.fold: gr.update(visible=is_visible, open=False),
             self.findings: "",
@@ -577,7 +599,10 @@ class FileDoctor:
         }
 
     def diagnose(self, files: Files, *how: str) -> Iterator[Update]:
-        """Lists the faults of the first file, and offers the file without the rows at fault."""
+        """Lists the faults of the first file, and offers the file without the rows at fault.
+
+        ``how`` are the inputs of the panel.
+        """
         encoding, sheet, *_ = how
         yield {self.findings: waiting("Reading the file …")}
         try:
@@ -591,15 +616,16 @@ class FileDoctor:
             if any(finding.is_left_out for finding in findings):
                 folder = self.services.temp.new_folder("exports")
                 output = folder / f"{table.path.stem}-clean{suffix_like(table)}"
-                rest = format_count(clean(table, output, data, findings), "row")
-                download = gr.update(
-                    value=str(output), label=f"Download the {rest} without fault", visible=True
-                )
+                row_count = clean(table, output, data, findings)
+                label = f"Download the {format_count(row_count, 'row')} without fault"
+                download = gr.update(value=str(output), label=label, visible=True)
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
             return
-        sentences = zip(*data.columns, strict=True)
-        texts = dict(zip(data.rows, map("  |  ".join, sentences), strict=True))
+        # By the number of the row in the file.
+        texts = {}
+        for row, *sentences in zip(data.rows, *data.columns, strict=True):
+            texts[row] = "  |  ".join(sentences)
         examples = []
         for finding in findings:
             rows = finding.rows[:EXAMPLES]
@@ -608,31 +634,32 @@ class FileDoctor:
 
 
 def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -> OpenedTable:
-    """Opens an upload.
+    """Opens an upload. A .txt file has one sentence per line.
 
     Args:
         encoding: the encoding of the file, which is ignored if the file is plainly UTF-8.
         sheet: the sheet of a workbook, which is ignored if the file does not have it.
 
-    A .txt file has one sentence per line. Raises InputError if the file cannot be read.
+    Raises InputError if the file cannot be read.
     """
     version = file_version(Path(path))
     try:
-        table = _opened(path, None, sheet or None, version)
+        table = _open_once(path, None, sheet or None, version)
         is_doubtful = not table.is_plain
     except UnknownSheetError:
-        return _opened(path, None, None, version)
+        return _open_once(path, None, None, version)
     except UnknownEncodingError:
         if not encoding:
             raise
         is_doubtful = True
     if encoding and is_doubtful:
-        return _opened(path, encoding, None, version)
+        # Text files have no sheets.
+        return _open_once(path, encoding, None, version)
     return table
 
 
 @lru_cache(MOST_OPENED)
-def _opened(
+def _open_once(
     path: str, encoding: str | None, sheet: str | None, version: tuple[int, int] | None
 ) -> OpenedTable:
     """Opens a table once for each ``version`` of the file, for all events that need it."""
@@ -640,7 +667,7 @@ def _opened(
 
 
 def _table(files: Files, encoding: str, sheet: str | None) -> OpenedTable | None:
-    """Returns the table that the panel shows: a state, or the first file of an upload."""
+    """Returns the table that the panel shows: a state, or the first file of an upload; None without a file."""
     if isinstance(files, OpenedTable):
         return files
     paths = _paths(files)
@@ -656,13 +683,18 @@ def chosen_name(
     path: str,
     encoding: str,
     sheet: str | None,
-    *names: str | None,
+    first: str | None = "",
+    second: str | None = "",
+    target: str | None = "",
+    read_as: str | None = "",
 ) -> str:
     """Returns the name of an upload for the loaders of data, with its encoding and its sheet.
 
     Args:
-        names: up to four: the columns of both sentences and of the target, and the scale or the
-            labels of the target.
+        first: the column of sentence 1; empty if the table's own reading decides.
+        second: the column of sentence 2.
+        target: the column of scores or labels.
+        read_as: the scale of the scores, or the values of the labels.
 
     Raises:
         InputError: the path is not an upload of this app, or the columns or the scale do not fit
@@ -670,7 +702,6 @@ def chosen_name(
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
-    first, second, target, read_as, *_ = [name or None for name in names] + [None] * 4
     scale, labels = parse_reading(read_as)
     name = DataName(
         path,
@@ -680,22 +711,23 @@ def chosen_name(
         sheet=None if table.is_default_sheet else table.sheet,
     )
     requested = _requested(first, second, target)
-    if not set(filter(None, requested)) <= {*table.columns, NO_JUDGEMENT}:
-        # This is another one of several files. Its own reading decides.
+    if not {"", *table.columns, NO_JUDGEMENT}.issuperset(requested):
+        # The columns belong to another one of several files. The own reading of this file decides.
         return str(name)
     reading = table.reading
-    if first is None and (requested or not reading.sentences):
+    if not first and (requested or not reading.sentences):
         columns = listed(table.columns)
         raise InputError(
             f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
         )
-    sentences = [*reading.sentences, None][:2]
-    is_as_read = [first, second] == sentences and target == reading.target
-    if first is None or is_as_read:
+    sentences = [*reading.sentences, ""][:2]
+    is_as_read = [first, second or ""] == sentences and (target or None) == reading.target
+    if not first or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:
+        # A reading of the two columns alone would look for a judgement.
         requested = _requested(first, second, NO_JUDGEMENT)
     columns = ",".join(column.replace(",", "\\,") for column in requested)
-    # Columns that do not fit are an error now, not when a run starts.
+    # Raises an error for columns that do not fit now, and not when a run starts.
     reading.with_columns(requested_columns(columns, reading))
     return str(replace(name, columns=columns))

@@ -64,12 +64,13 @@ def hidden() -> Update:
 
 @dataclass(frozen=True)
 class MeasureTab:
-    """The components for long work, and the events that start it. A session does one work of each name at a time.
+    """The components for long work, and the events that start it.
 
-    The work stops when the user presses Stop or starts it again. All work of a session stops when
-    the page is left.
+    The work stops when the user presses Stop or starts work of the same name again. All work of a
+    session stops when the page is left.
 
     Attributes:
+        name: the name of the work. A session does one work of a name at a time.
         status: the gr.HTML with the progress, and then the result or an error message.
         start: the gr.Button that starts the work; it is disabled while the work runs.
         stop: the gr.Button that stops the work; it is visible while the work runs.
@@ -101,13 +102,15 @@ class MeasureTab:
         Args:
             label: the label of Start.
             ids: the element ids of Start, Stop and the status.
+            status: the HTML of the status when the page opens.
+            options: further attributes of the tab, such as ``stopped``.
         """
+        start_id, stop_id, status_id = ids
         with gr.Row(elem_classes="actions") as buttons:
-            start = gr.Button(label, variant=variant, elem_id=ids[0])
-            stop = gr.Button(IDLE, visible=False, elem_id=ids[1])
-        return cls(
-            services, name, gr.HTML(status, elem_id=ids[2]), start, stop, buttons=buttons, **options
-        )
+            start = gr.Button(label, variant=variant, elem_id=start_id)
+            stop = gr.Button(IDLE, visible=False, elem_id=stop_id)
+        html = gr.HTML(status, elem_id=status_id)
+        return cls(services, name, html, start, stop, buttons=buttons, **options)
 
     @property
     def outputs(self) -> list[Any]:
@@ -149,11 +152,12 @@ class MeasureTab:
         Args:
             measure: ``measure(watch, *values)`` returns the update of the outputs for the values of
                 ``inputs``.
-            empty: the update that clears the outputs after an error or a stop.
+            empty: the update that clears the outputs after an error or a stop. Its keys are
+                outputs.
             outputs: further outputs, which an error or a stop leaves as they are.
             limit: the number of visitors who can measure at the same time; others wait.
             example: returns the update of the outputs when the tab is selected for the first time.
-            others: further buttons, which measure something else.
+            others: further buttons, each with its function in place of ``measure``.
         """
         outputs = [*outputs, *empty]
         # After a change of an input, the results are dimmed until they are measured again.
@@ -175,22 +179,23 @@ class MeasureTab:
         if example is None:
             return
         was_opened = gr.State(False)
+        # Not empty once a person has pressed Start; see `note_action`.
         starts = gr.State({})
         self.start.click(
             note_action, starts, None, **event_options(queue=False, trigger_mode="multiple")
         )
 
-        def show_example(opened: bool, starts: Questions) -> Update:
-            update = {}
-            if not opened:
-                try:
-                    update = example()
-                except UserFacingError as error:
-                    # The data of the example is not on this machine and cannot be downloaded.
-                    update = {self.status: error_message(error)}
+        def show_example(is_opened: bool, starts: Questions) -> Update:
+            if is_opened:
+                return {was_opened: True}
+            try:
+                update = example()
+            except UserFacingError as error:
+                # The data of the example is not on this machine and cannot be downloaded.
+                update = {self.status: error_message(error)}
             if starts:
-                # A person has started to measure something else since.
-                update = {}
+                # A person has started to measure something while the example was made.
+                return {was_opened: True}
             return {was_opened: True, **update}
 
         self.on(
@@ -211,7 +216,8 @@ class MeasureTab:
     ) -> Any:
         """Calls a `handler`, or a function that calls `run`, at an event such as ``button.click``, or at several.
 
-        After a fault of the app, a message takes the place of the result.
+        Returns the event after which the handler has ended. After a fault of the app, a message
+        takes the place of the result.
         """
 
         def failed() -> Update:
@@ -239,8 +245,8 @@ class MeasureTab:
 
         Args:
             on_stop: the update after a stop; by default ``empty``.
-            unless: ``unless(*values)`` says whether nothing has to be measured. The page is not
-                changed then.
+            unless: if ``unless(*values)`` is true, nothing is measured, and the page is not
+                changed.
         """
 
         def handle(request: gr.Request, *values: Any) -> Iterator[Update]:
@@ -261,8 +267,8 @@ class MeasureTab:
         """Does ``work`` in a thread and yields the updates of the components.
 
         The last update is the result of ``work``. After a user error it is ``empty`` with the
-        message of the error. After Stop it is ``on_stop``, by default ``empty``, with the message
-        ``stopped`` unless it has its own message.
+        message of the error. After Stop it is ``on_stop``, by default ``empty``. If that does not
+        set the status, the status is the message ``stopped``.
         """
         yield {self.status: gr.skip(), **self._buttons(running=True)}
         try:

@@ -32,25 +32,27 @@ def error_message(error: str | Exception) -> Markup:
     if isinstance(error, UserFacingError):
         text = summary_of(error)
     else:
+        # The text of an OSError ends with the path; its ``strerror`` is the reason alone.
         text = str(getattr(error, "strerror", "") or error)
     details = error.details if isinstance(error, NotFoundError) else ()
     return macro("error")(sentence_case(text), details=details)
 
 
 def ask_first(missing: Sequence[str], remedy: str) -> Markup:
-    """Renders the ``missing`` models and data of a link, and what to do. A link does not start a download."""
+    """Renders the ``missing`` models and data of a link, which does not start a download, and the ``remedy``."""
     return note(f"Not on this machine yet: {' and '.join(missing)}. {remedy}")
 
 
 def sentence_case(text: str) -> str:
     """Returns the text with a capital letter, unless it begins with a name such as empty.csv or hf:org/name."""
     first, *_ = text.split(maxsplit=1) or [""]
+    # A name contains dots, colons, slashes or digits; a word ends with punctuation or has hyphens.
     is_word = first.rstrip(",;:'").replace("-", "").isalpha()
     return text[:1].upper() + text[1:] if is_word else text
 
 
 def error_of(action: Callable[..., object], *values: Any) -> Markup:
-    """Calls ``action``. Returns its error for the user or of a file as HTML, or an empty text."""
+    """Calls ``action``, and returns the UserFacingError or OSError that it raises as HTML; "" without an error."""
     try:
         action(*values)
     except (UserFacingError, OSError) as error:
@@ -68,7 +70,7 @@ def gradio_errors() -> Iterator[None]:
     except gr.Error:
         raise
     except Exception as error:
-        # When the process ends, executors refuse work; that is not a fault.
+        # While the process ends, executors refuse work, which is not a fault.
         if not is_ending.is_set():
             log.exception("a handler failed")
         raise gr.Error(INTERNAL_ERROR, print_exception=False) from error

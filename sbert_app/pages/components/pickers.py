@@ -53,7 +53,7 @@ CROSS_ENCODER_CHOICES = [
 
 # Returns the choices of a picker, given the runs of this machine.
 Choices = Callable[[Sequence[Run]], Sequence[tuple[str, str]]]
-# The pickers of the page that is being built whose choices are read again when it is opened.
+# The pickers that `fresh` has marked, until their page is built and `read_anew` takes them.
 _fresh: WeakKeyDictionary[gr.Dropdown, Choices] = WeakKeyDictionary()
 
 
@@ -64,7 +64,7 @@ def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
 
 
 def read_anew(services: Services, app: gr.Blocks) -> None:
-    """Adds the event that reads the choices of all `fresh` pickers of a page. Called when the page has been built."""
+    """Adds the event that reads the choices of all `fresh` pickers of a page. Called once the page is built."""
     blocks = set(app.blocks.values())
     pickers = {}
     for picker in list(_fresh):
@@ -72,7 +72,6 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
             pickers[picker] = _fresh.pop(picker)
 
     def read() -> dict[gr.Dropdown, Any]:
-        # Once for all pickers.
         runs = services.jobs.store.recent()
         return {picker: gr.update(choices=choices(runs)) for picker, choices in pickers.items()}
 
@@ -86,7 +85,10 @@ def model_choices(
     named: Sequence[tuple[str, str]] = NAMED_MODELS,
     cross_encoders: bool | None = False,
 ) -> list[tuple[str, str]]:
-    """Returns the ``named`` models, with the sizes of downloads, and then the runs of `run_choices`, newest first."""
+    """Returns the ``named`` models, with the sizes of downloads, and then the runs of `run_choices`, newest first.
+
+    ``cross_encoders`` is the argument of `run_choices`.
+    """
     choices = []
     for label, name in named:
         if name in DOWNLOADS and not services.models.is_here(name):
@@ -114,9 +116,9 @@ class Offer(NamedTuple):
     """The choices of a picker of data.
 
     Attributes:
-        splits: the splits of built-in sets, by the form of the set.
-        first: choices before them.
-        last: choices after them.
+        splits: the splits of built-in sets that are offered, by the form of the set.
+        first: the choices before the built-in sets.
+        last: the choices after the built-in sets.
         has_rows: whether the number of rows is shown.
     """
 
@@ -159,8 +161,10 @@ def data_choices(picker: str) -> list[tuple[str, str]]:
 
 
 def _data_label(source: DataSet, split: str, has_rows: bool) -> str:
+    """Returns the title, the split if there are several, "Hub" for a download, and perhaps the number of rows."""
     label = source.title
     if len(source.splits) > 1:
+        # A title of several words is separated by a comma: "STSb dev", but "Wikipedia sections, dev".
         comma = "," if " " in label else ""
         label += f"{comma} {split}"
     if source.repo:
@@ -207,7 +211,7 @@ def model_picker(
     optional: bool = False,
     **options: Any,
 ) -> gr.Dropdown:
-    """Builds a picker of a bi-encoder. It offers "none" if ``optional``, and is `fresh`."""
+    """Builds a picker of a bi-encoder, which is `fresh`. If ``optional``, it offers "none" as well."""
     none = [("none", NO_MODEL)] if optional else []
     options.setdefault("info", HINT + endpoint_hint(services))
     options.setdefault("elem_classes", "model")
@@ -216,14 +220,20 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
-    hint = "Combines token vectors into one"
-    return gr.Radio(POOLINGS, value="mean", label="Pooling", info=hint, min_width=270, **options)
+    return gr.Radio(
+        POOLINGS,
+        value="mean",
+        label="Pooling",
+        info="Combines token vectors into one",
+        min_width=270,
+        **options,
+    )
 
 
-def pooling_radio(own: str) -> gr.Radio:
-    """Returns an update of `pooling_picker` that selects the pooling of a model, and offers it besides the others."""
-    choice = (pooling_label(own), own)
-    return gr.Radio(list(dict.fromkeys([*POOLINGS, choice])), value=own)
+def pooling_radio(pooling: str) -> gr.Radio:
+    """Returns an update of `pooling_picker` that selects a pooling, even one that the picker does not offer."""
+    choice = (pooling_label(pooling), pooling)
+    return gr.Radio(list(dict.fromkeys([*POOLINGS, choice])), value=pooling)
 
 
 def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.Radio]:
@@ -233,6 +243,7 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
     def own_pooling(name: str) -> Any:
         own = services.models.own_pooling(named_model(name))
+        # Of a model that has to be downloaded, the pooling is not known.
         return gr.skip() if own is None else pooling_radio(own)
 
     model.input(own_pooling, model, pooling, **event_options(queue=False, trigger_mode="multiple"))
@@ -241,11 +252,17 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> gr.Dropdown:
     """Builds a picker of a cross-encoder. It also offers "none", and is `fresh`."""
-    hint = "Reads both sentences at once"
     picker = open_dropdown(
-        "Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options
+        "Cross-encoder",
+        CROSS_ENCODER_CHOICES,
+        "Reads both sentences at once",
+        value=value,
+        elem_classes="cross",
+        **options,
     )
-    return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, True)])
+    return fresh(
+        picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, cross_encoders=True)]
+    )
 
 
 # ---------------------------------------------- dimensions, prompt and precision of a model
@@ -253,7 +270,7 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
 ALL = "all"
 AS_FOLDER = "as the model's folder says"
 NO_PROMPT = "none"
-# What precedes the name of a prompt, in place of its text.
+# The beginning of a choice that is the name of a prompt. Other texts are prompts themselves.
 BY_NAME = "name: "
 DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
 ROLES_LABEL = "first: query, second: document"
@@ -272,16 +289,23 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"),
         gr.Row(),
     ):
-        hint = "Keep only the first dimensions of each vector (for Matryoshka models)"
-        dimension = open_dropdown("Dimensions", DIMENSIONS, hint, elem_classes="model-dimension")
-        hint = "Text before every sentence, or the name of a prompt in the model's folder"
-        prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
-        hint = "Number format of the computation; Evaluate › Cost compares them"
+        dimension = open_dropdown(
+            "Dimensions",
+            DIMENSIONS,
+            "Keep only the first dimensions of each vector (for Matryoshka models)",
+            elem_classes="model-dimension",
+        )
+        prompt = open_dropdown(
+            "Prompt",
+            (AS_FOLDER, NO_PROMPT),
+            "Text before every sentence, or the name of a prompt in the model's folder",
+            elem_classes="model-prompt",
+        )
         precision = gr.Dropdown(
             [(label, name) for name, label in DTYPES.items()],
             value=AUTO,
             label="Precision",
-            info=hint,
+            info="Number format of the computation; Evaluate › Cost compares them",
             min_width=240,
             elem_classes="model-precision",
         )
@@ -316,18 +340,18 @@ def _with_settings(
         parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
+    prompt_text = None
     prompt_name = None
-    if prompt is None or prompt == AS_FOLDER:
-        prompt = None
-    elif prompt.startswith(BY_NAME):
+    if prompt == NO_PROMPT:
+        prompt_text = ""
+    elif prompt and prompt.startswith(BY_NAME):
         prompt_name = prompt.removeprefix(BY_NAME)
-        prompt = None
-    elif prompt == NO_PROMPT:
-        prompt = ""
+    elif prompt != AS_FOLDER:
+        prompt_text = prompt
     model = ModelName(
         parsed.name,
         dimension=None if text == ALL else int(text),
-        prompt=prompt,
+        prompt=prompt_text,
         prompt_name=prompt_name,
         dtype=None if precision == AUTO else precision,
         pooling=parsed.pooling,
@@ -336,7 +360,10 @@ def _with_settings(
 
 
 def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[tuple[str, str]]:
-    """Returns the prompts to choose from: none, the prompts in the folder, and with ``roles`` one for each sentence."""
+    """Returns the choices of a prompt: the folder's default, none, one for each sentence if ``roles``, and by name.
+
+    The names are in the folder of the model, if it is on this machine.
+    """
     choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
     if not services.models.is_here(model.name):
         return choices
@@ -354,6 +381,7 @@ def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[t
 
 
 def _prompt_value(model: ModelName) -> str:
+    """Returns the choice for the prompt in the name of a model."""
     if model.prompt_name is not None:
         return BY_NAME + model.prompt_name
     if model.prompt is None:

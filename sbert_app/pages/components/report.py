@@ -37,7 +37,8 @@ from training.errors import InputError
 from training.names import slug
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
-# Notes, progress and messages have neither figures nor tables, so there is nothing to report.
+# Shows the button if a part has a figure or a table. Notes, progress and messages are nothing to
+# report.
 SHOW_WITH_PARTS = """(...values) => ({__type__: "update", visible:
   values.some((part) => part?.plot || /<(table|section|b)\\b/.test(part))})"""
 PLOT = '<script type="application/json" class="plot">'
@@ -62,7 +63,7 @@ class Report:
     address: str = ""
 
     def html(self) -> Markup:
-        """Returns the content of the file. Raises InputError if all sections are empty."""
+        """Returns the content of the file, without empty sections. Raises InputError if all sections are empty."""
         sections = {}
         has_plots = False
         for title, parts in self.sections.items():
@@ -73,6 +74,7 @@ class Report:
             raise InputError("there is no result to report yet; compute one first")
         scripts = [read_asset("report.js")]
         if has_plots:
+            # The script of the report draws with Plotly's.
             scripts.insert(0, get_plotlyjs())
         versions = [f"SBERT Lab {__version__}", f"Python {platform.python_version()}"]
         versions += [f"{name} {version(name)}" for name in LIBRARIES]
@@ -96,12 +98,15 @@ class Report:
 
 
 def _hash(script: str) -> str:
-    """Returns the hash of a script, with which a content security policy allows it."""
+    """Returns the SHA-256 of a script in base64, by which a content security policy allows the script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def plot(figure: Any) -> Markup:
-    """Renders a Plotly figure, or its JSON, as a part of a section."""
+    """Renders a Plotly figure, or its JSON, as a part of a section.
+
+    A "<" is written as an escape of JSON, so that no text of the figure can end the element.
+    """
     text = figure if isinstance(figure, str) else figure.to_json()
     return Markup("{}{}</script>").format(Markup(PLOT), Markup(text.replace("<", r"\u003c")))  # noqa: S704 - no tag
 
@@ -109,7 +114,7 @@ def plot(figure: Any) -> Markup:
 def of_page(
     title: str, sections: Mapping[str, Sequence[Any]], settings: Sequence[Any] = ()
 ) -> tuple[Callable[..., Report], list[Any]]:
-    """Returns the function that makes a report of a page, and its inputs, for `report_button`.
+    """Returns the function that makes a report of a page, and the inputs of this function, for `report_button`.
 
     Args:
         sections: the parts of each section, by its heading: `Markup`, or HTML and plots with
@@ -121,27 +126,29 @@ def of_page(
         components += [part for part in parts if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
+        # The values of the settings follow those of the components.
         html = dict(zip(components, map(_part, values), strict=False))
         choices = {}
         for control, value in zip(settings, values[len(components) :], strict=True):
             text = _choice_text(control, value)
             if text:
                 choices[control.label] = text
-        filled = {}
+        rendered = {}
         for heading, parts in sections.items():
-            filled[heading] = [html.get(part, part) for part in parts]
-        return Report(title, choices, filled)
+            # A part that is no component is HTML already.
+            rendered[heading] = [html.get(part, part) for part in parts]
+        return Report(title, choices, rendered)
 
     return make, [*components, *settings]
 
 
 def _part(value: Any) -> Markup:
-    """Returns the value of a component as HTML. It has been escaped, and goes back to the browser that sent it."""
+    """Returns the value of a component as HTML, which is escaped and returns to the browser that sent it."""
     return plot(value.plot) if hasattr(value, "plot") else Markup(value or "")  # noqa: S704
 
 
 def _choice_text(control: Any, value: Any) -> str:
-    """Returns the value of a control as the page shows it."""
+    """Returns the value of a control as the page shows it; "" for an empty one."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     choices = getattr(control, "choices", None) or ()
@@ -160,7 +167,7 @@ def report_button(
 ) -> gr.Button:
     """Builds a button that downloads ``make(*values of inputs)`` as a file.
 
-    The button is visible while one of ``inputs`` shows a plot or a table. ``name`` is a part of its
+    The button is visible while one of ``inputs`` has a plot or a table. ``name`` is a part of its
     element id.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
@@ -178,6 +185,7 @@ def report_button(
             write_text(path, report.html())
         return str(path)
 
+    # The browser sends None for a part that is hidden.
     ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
     written = button.click(write, inputs, file, js=present, **event_options())

@@ -29,7 +29,7 @@ ORANGE = "213,94,0"
 
 
 def tint(value: float, largest: float) -> str:
-    """Returns the background of a word that adds ``value`` to a score, relative to the ``largest`` contribution."""
+    """Returns the colour behind a word that adds ``value`` to a score; the ``largest`` value has the deepest."""
     colour = BLUE if value >= 0 else ORANGE
     opacity = 0.08 + 0.55 * min(1.0, abs(value) / max(largest, 1e-6))
     return f"rgba({colour},{opacity:.2f})"

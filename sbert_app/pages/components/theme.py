@@ -14,10 +14,9 @@ SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 def head(page: str) -> str:
     """Returns the head of a page: its name for the styles, the scripts, and the style of the navigation."""
-    name = f'document.documentElement.dataset.page = "{page}";'
-    texts = [name, *map(read_asset, SCRIPTS)]
-    scripts = "".join(f"<script>{text}</script>" for text in texts)
-    return scripts + read_asset("navigation.html")
+    scripts = [f'document.documentElement.dataset.page = "{page}";', *map(read_asset, SCRIPTS)]
+    elements = [f"<script>{script}</script>" for script in scripts]
+    return "".join(elements) + read_asset("navigation.html")
 
 
 def build() -> gr.themes.Base:

@@ -36,8 +36,9 @@ def build(services: Services) -> None:
         )
         file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
     panel = FilePanel(services, file, "calibrate-check")
-    ids = ("calibrate", "stop-calibrate", "calibrate-status")
-    tab = MeasureTab.build(services, "calibration", "Calibrate", ids)
+    tab = MeasureTab.build(
+        services, "calibration", "Calibrate", ("calibrate", "stop-calibrate", "calibrate-status")
+    )
     with tab.buttons:
         test = gr.Button("Check only", elem_id="calibrate-test")
         back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")
@@ -48,13 +49,14 @@ def build(services: Services) -> None:
     report_button(services, *of_page("Calibration", shows), "calibration")
     home = services.settings.home
     empty = {figure: hidden()}
-    after = len(pickers.inputs)
+    # The values of a handler are the model and the first set, and then, from here on, the second set.
+    check_from = len(pickers.inputs)
 
     def fit(watch: Watch, *values: str) -> Update:
         """Fits the curve on the first set, stores it, and checks it on the second set if there is one."""
         if services.settings.public:
             raise InputError(IS_PUBLIC)
-        model, data = pickers.named(*values[:after])
+        model, data = pickers.named(*values[:check_from])
         curve = calibration.calibrate_on(services.models, model, data, home, watch)
         on_pairs = f"{curve.pairs:,} pairs of {data_label(curve.fitted_on)}"
         sentence = f"“x of 5” under {model.label} is now fitted on {on_pairs}; Compare uses it."
@@ -63,16 +65,19 @@ def build(services: Services) -> None:
         except InputError as error:
             # The curve stays as fitted. Without a second set, nothing had to be checked.
             status = messages.lead(sentence)
-            if any(values[after : after + 2]):
+            name, file, *_ = values[check_from:]
+            if name or file:
                 status += messages.error_message(error)
             return {tab.status: status, **empty}
 
     def check(watch: Watch, *values: str, sentence: str = "") -> Update:
-        model, data = pickers.named(values[0], *values[after:])
+        """Checks the curve of the model on the second set."""
+        model, data = pickers.named(values[0], *values[check_from:])
         result = calibration.check(services.models, model, data, home, watch)
-        return checked(model, result, sentence)
+        return show(model, result, sentence)
 
-    def checked(model: ModelName, result: Reliability, sentence: str = "") -> Update:
+    def show(model: ModelName, result: Reliability, sentence: str = "") -> Update:
+        """Shows a check below ``sentence``, or below a sentence on the data of the fit."""
         if not sentence:
             fitted_on = data_label(result.fitted_on)
             sentence = f"“x of 5” under {model.label} is fitted on {fitted_on}."
@@ -82,11 +87,11 @@ def build(services: Services) -> None:
             figure: visible(plot),
         }
 
-    def go_back(watch: Watch, typed: str, *_: str) -> Update:
-        """Deletes the user's own calibration."""
+    def go_back(watch: Watch, name: str, *_: str) -> Update:
+        """Deletes the user's own calibration of a model."""
         if services.settings.public:
             raise InputError(IS_PUBLIC)
-        model = ModelName.parse(typed or "")
+        model = ModelName.parse(name or "")
         calibration.forget(services.models, model, home)
         sentence = f"“x of 5” under {model.label} is now the one fitted on {data_label(FITTED_ON)}."
         return {tab.status: messages.lead(sentence), **empty}
@@ -99,7 +104,7 @@ def build(services: Services) -> None:
             return {}
         pairs, results, _ = shipped_scores(home)
         result, pairs = results[model].without_unscored(pairs)
-        return checked(model, reliability(curve, pairs, result.scores_by("cosine"), home))
+        return show(model, reliability(curve, pairs, result.scores_by("cosine"), home))
 
     tab.wire(
         fit,

@@ -32,8 +32,9 @@ def build(services: Services) -> None:
     """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
-    ids = ("measure-cost", "stop-cost", "cost-status")
-    tab = MeasureTab.build(services, "cost", "Measure", ids)
+    tab = MeasureTab.build(
+        services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status")
+    )
     pickers.panel.hold([tab.start])
     figure = gr.Plot(show_label=False, visible=False, elem_id="cost-figure")
     table = gr.HTML(elem_id="cost-table")
@@ -46,7 +47,8 @@ def build(services: Services) -> None:
         costs = measure_cost(services.models.get(model, Model), with_scores(pairs), watch)
         return result(costs, model, "Measured now")
 
-    def result(costs: CostTable, model: ModelName, measured: str) -> Update:
+    def result(costs: CostTable, model: ModelName, origin: str) -> Update:
+        """Shows a measurement. ``origin`` says where it comes from, such as "Measured now"."""
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
         smallest = costs.smallest_within(NEAR)
         return {
@@ -56,7 +58,7 @@ def build(services: Services) -> None:
                 "evaluate/templates/cost_table.html",
                 table=costs,
                 precisions=list(labels.items()),
-                measured=measured,
+                measured=origin,
             ),
         }
 

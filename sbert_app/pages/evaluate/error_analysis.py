@@ -56,8 +56,12 @@ class _ErrorAnalysisTab:
         self.services = services
         self.analysis = gr.State(None)
         self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
-        ids = ("show-errors", "stop-errors", "errors-status")
-        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids)
+        self.tab = MeasureTab.build(
+            services,
+            "error analysis",
+            "Show the errors",
+            ("show-errors", "stop-errors", "errors-status"),
+        )
         self.pickers.panel.hold([self.tab.start])
         with gr.Row():
             self.over = _error_list("Rated too high by the model", "over")
@@ -82,46 +86,51 @@ class _ErrorAnalysisTab:
             self.pair: "",
         }
         self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
-        explained = [self.pair, self.map, self.over, self.under]
+        pair_outputs = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
             opened = radio.input(
                 partial(self.explain, other),
                 [self.analysis, radio],
-                explained,
+                pair_outputs,
                 **event_options(trigger_mode="always_last"),
             )
             run_js(opened.then, SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
-        """Scores the data set, unless the cache has the scores, and lists the largest errors."""
-        spec, name = self.pickers.named(*values)
+        """Scores the data set, unless the cache has the scores, lists the largest errors, and explains the first."""
+        model, name = self.pickers.named(*values)
         watch.report(0, f"Scoring {data_label(name)}")
         pairs = load_scored_pairs(name, self.services.settings.home)
-        result = evaluate_one(spec, pairs, self.services.models, watch)
-        update = self.result(spec, name, pairs, result)
+        result = evaluate_one(model, pairs, self.services.models, watch)
+        update = self.result(model, name, pairs, result)
         first = next(iter(update[self.analysis].errors.over), None)
         if first:
-            update |= self._explanation(spec, first)
+            update |= self._explanation(model, first)
         return update
 
     def example(self) -> Update:
         """Shows the errors of shipped scores. The word map of a pair needs the model, so it waits for a selection."""
         pairs, results, _ = shipped_scores(self.services.settings.home)
-        spec = ModelName.parse(MODELS[0])
-        return self.result(spec, pairs.name, pairs, results[spec], explained=False)
+        model = ModelName.parse(MODELS[0])
+        return self.result(model, pairs.name, pairs, results[model], selects_first=False)
 
     def result(
-        self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True
+        self,
+        model: ModelName,
+        name: str,
+        pairs: Dataset,
+        result: EvalResult,
+        selects_first: bool = True,
     ) -> Update:
-        """Returns the updates of the lists of errors and of the slices, without a word map."""
+        """Returns the updates of the lists of errors and of the slices. The caller adds the word map of a pair."""
         result, pairs = result.without_unscored(pairs)
         errors = analyze_errors(result, pairs)
         summary = macro("evaluate/errors_summary")(
-            name, spec.label, len(pairs), result.estimate(Metric())
+            name, model.label, len(pairs), result.estimate(Metric())
         )
-        first = errors.over[0] if errors.over and explained else None
+        first = errors.over[0] if errors.over and selects_first else None
         return {
-            self.analysis: _Analysis(spec, errors),
+            self.analysis: _Analysis(model, errors),
             self.tab.status: summary,
             self.over: _choices(errors.over, first),
             self.under: _choices(errors.under),
@@ -144,7 +153,7 @@ class _ErrorAnalysisTab:
         return replace(report, sections={**report.sections, **tables})
 
     def explain(self, other: gr.Radio, analysis: _Analysis | None, row: int | None) -> Update:
-        """Explains the choice in one list, and clears the choice in the ``other``."""
+        """Explains the pair whose ``row`` is chosen in one list, and clears the choice in the ``other`` list."""
         if analysis is None or row is None:
             return {self.pair: gr.skip()}
         pairs = [*analysis.errors.over, *analysis.errors.under]
@@ -200,5 +209,6 @@ def errors_table(errors: Sequence[RankedError]) -> Markup:
 
 def slices(parts: Sequence[Slice]) -> Markup:
     """Renders ρ of each slice, grouped by property."""
+    # The slices of a property follow each other.
     groups = [(prop, list(group)) for prop, group in groupby(parts, key=lambda part: part.by)]
     return render("evaluate/templates/slices.html", groups=groups)

@@ -56,9 +56,9 @@ def build(services: Services) -> None:
             info="Of 16 pairs",
             elem_id="folds-steps",
         )
-    how = FilePanel(services, file, "folds")
+    file_panel = FilePanel(services, file, "folds")
     button = gr.Button("Start", variant="primary", elem_id="start-folds")
-    how.hold([button])
+    file_panel.hold([button])
     error = gr.HTML(elem_id="folds-told")
     panel = ExperimentPanel(experiments, FOLDS, "folds", "Experiment", watches_always=False)
     example = shipped("fold_scores")
@@ -74,20 +74,25 @@ def build(services: Services) -> None:
         request: gr.Request,
         *how: str,
     ) -> tuple[Any, Any]:
-        """Queues a run for each fold."""
+        """Queues a run for each fold. Returns the error or "", and the id of the experiment."""
         count = int(steps or DEFAULT_STEPS)
         try:
             home = services.settings.home
             path = chosen_name(services, file, *how) if file else pairs_by_genre(home)
-            settings = {
-                "base": services.access.check_model(base),
-                "max_steps": count,
-                "eval_every": count,
-            }
+            # None stands for a fold for each topic.
             parts = int(k) if split == K_FOLDS else None
-            return "", folds.start(path, parts, experiments, visitor_of(request), **settings).id
+            experiment = folds.start(
+                path,
+                parts,
+                experiments,
+                visitor_of(request),
+                base=services.access.check_model(base),
+                max_steps=count,
+                eval_every=count,
+            )
         except UserFacingError as wrong:
             return messages.error_message(wrong), gr.skip()
+        return "", experiment.id
 
     def show(experiment: Experiment | None) -> dict[Any, Output]:
         def draw() -> Markup:
@@ -98,13 +103,13 @@ def build(services: Services) -> None:
     show_on = panel.wire(show, [table])
     show_on(on_open().then)
     split.change(lambda split: gr.Slider(visible=split == K_FOLDS), split, k, **event_options())
-    inputs = [file, split, k, base, steps, *how.inputs]
+    inputs = [file, split, k, base, steps, *file_panel.inputs]
     started = button.click(start, inputs, [error, panel.selected], **event_options())
     show_on(started.success)
 
 
 def score_table(experiment: Experiment) -> Markup:
-    """Renders a table of ρ on each fold before and after training on the others, with the averages."""
+    """Renders a table of ρ on each fold before and after training on the other folds, with the averages so far."""
     before = []
     after = []
     for cell in experiment.cells:

@@ -54,8 +54,9 @@ def build(services: Services) -> None:
     """Builds the tab Triplets and labels inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
-    ids = ("score-labels", "stop-labels", "labels-status")
-    tab = MeasureTab.build(services, "labels", "Score", ids)
+    tab = MeasureTab.build(
+        services, "labels", "Score", ("score-labels", "stop-labels", "labels-status")
+    )
     pickers.panel.hold([tab.start])
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
     shows = {"Result": [tab.status, spread]}
@@ -67,6 +68,7 @@ def build(services: Services) -> None:
             # Pairs with scores become triplets, as in training.
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         scorer = services.models.get(model, Model)
+        # The template renders the figures of either kind.
         result: Any
         figure = None
         if data.kind == TRIPLETS:
@@ -78,9 +80,14 @@ def build(services: Services) -> None:
             result = score_labels(scorer, data, watch)
             notes = [*data.notes, *result.notes]
             figure = label_histograms(result.by_label)
-        facts = {"model": model.label, "data": data.name, "notes": notes, "result": result}
         return {
-            tab.status: render("evaluate/templates/label_scores.html", **facts),
+            tab.status: render(
+                "evaluate/templates/label_scores.html",
+                model=model.label,
+                data=data.name,
+                notes=notes,
+                result=result,
+            ),
             spread: visible(figure),
         }
 
@@ -99,7 +106,7 @@ def build_transfer(services: Services) -> None:
     """
     gr.HTML(messages.note(TRANSFER_INTRO))
     with gr.Row():
-        models = model_dropdown(
+        picker = model_dropdown(
             services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models"
         )
         data = gr.Dropdown(
@@ -111,29 +118,30 @@ def build_transfer(services: Services) -> None:
             info="or your own file",
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
-    options = FilePanel(services, file, "transfer")
-    ids = ("score-transfer", "stop-transfer", "transfer-status")
-    tab = MeasureTab.build(services, "transfer", "Score", ids)
-    options.hold([tab.start])
+    panel = FilePanel(services, file, "transfer")
+    tab = MeasureTab.build(
+        services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status")
+    )
+    panel.hold([tab.start])
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
-    def score(watch: Watch, models: list[str], name: str, file: str | None, *how: str) -> Update:
-        if not models:
+    def score(watch: Watch, names: list[str], task: str, file: str | None, *how: str) -> Update:
+        if not names:
             raise InputError("choose at least one model")
-        specs = [ModelName.parse(model) for model in models]
+        models = [ModelName.parse(name) for name in names]
         home = services.settings.home
         if file:
             rows = transfer.read_labelled(chosen_name(services, file, *how))
-        elif name == GENRES:
+        elif task == GENRES:
             rows = transfer.sentences_by_genre(home)
         else:
-            rows = transfer.load_task(name, home)
-        scores = [_score(spec, rows, services, watch) for spec in specs]
-        return {tab.status: score_table(specs, rows, scores)}
+            rows = transfer.load_task(task, home)
+        scores = [_score(model, rows, services, watch) for model in models]
+        return {tab.status: score_table(models, rows, scores)}
 
     tab.wire(
         score,
-        [models, data, file, *options.inputs],
+        [picker, data, file, *panel.inputs],
         {},
         example=lambda: {tab.status: shipped("transfer_scores")},
     )
@@ -142,13 +150,17 @@ def build_transfer(services: Services) -> None:
 def score_table(
     models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]
 ) -> Markup:
-    """Renders the accuracy of each model, or the reason why it has none, and the share of the largest class."""
+    """Renders the accuracy of each model, or the reason why it has none, and the size of the data by class.
+
+    The template adds the accuracy of a classifier that always says the largest class.
+    """
     means = [score.mean for score in scores if isinstance(score, TransferScore)]
     labels = [model.label for model in models]
     return render(
         "evaluate/templates/transfer_scores.html",
         data=data.name,
         size=len(data),
+        # The largest class comes first.
         classes=data.classes[:MAX_CLASSES_LISTED],
         rows=list(zip(labels, scores, strict=True)),
         best=max(means, default=None),

@@ -46,7 +46,10 @@ OR_HUB = "or hf:<org>/<name>"
 def model_dropdown(
     services: Services, value: str | Sequence[str], hint: str = "", **options: Any
 ) -> gr.Dropdown:
-    """Builds a dropdown of models and runs, which is `fresh`. It takes several models if ``value`` is a list."""
+    """Builds a dropdown of models and runs, which is `fresh`. It takes several models if ``value`` is a list.
+
+    ``hint`` ends the examples of names below the dropdown.
+    """
     several = not isinstance(value, str)
     info = f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
     picker = open_dropdown(
@@ -57,11 +60,13 @@ def model_dropdown(
         multiselect=several,
         **options,
     )
-    return fresh(picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, None))
+    return fresh(
+        picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, cross_encoders=None)
+    )
 
 
 def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
-    """Builds the upload of a file. It replaces a data set, so its picker ``named`` is hidden while there is a file."""
+    """Builds the upload of a file. A file replaces the data set, whose picker ``named`` is hidden then."""
     file = gr.File(label="Your own file", height=120, **options)
     file.change(
         lambda path: gr.update(visible=path is None),
@@ -87,7 +92,7 @@ class ModelAndData:
 
     In `measure(watch, *values)`, ``pickers.named(*values)`` returns the model and the name of the
     data, and ``pickers.loaded(*values)`` the model and the rows. If the picker takes several models,
-    ``pickers.rows(*values[1:])`` returns the rows.
+    the first value is a list, and ``pickers.rows(*values[1:])`` returns the rows.
     """
 
     def __init__(
@@ -113,22 +118,22 @@ class ModelAndData:
         self.panel = FilePanel(services, file, prefix)
         self.inputs = [model, named, file, *self.panel.inputs]
 
-    def named(
-        self, model: str | None, data: str, file: str | None, *how: str
-    ) -> tuple[ModelName, str]:
+    def named(self, model: str | None, *data: Any) -> tuple[ModelName, str]:
         """Returns the model, and the name of the data for the loaders. Raises InputError if they are not allowed."""
-        if file:
-            data = chosen_name(self._services, file, *how)
-        return ModelName.parse(model or ""), self._services.access.check_data(data)
+        return ModelName.parse(model or ""), self._data_name(*data)
 
     def loaded(self, model: str | None, *data: Any) -> tuple[ModelName, Dataset]:
         """Returns the model and the rows. Raises InputError if they are not allowed or cannot be read."""
         return ModelName.parse(model or ""), self.rows(*data)
 
     def rows(self, *data: Any) -> Dataset:
-        """Returns the first 20,000 rows, with a note if there are more."""
-        _, name = self.named(MODELS[0], *data)
-        rows = load_data(name, self._services.settings.home, split="test")
+        """Returns the first `MOST_ROWS` rows, with a note if there are more."""
+        rows = load_data(self._data_name(*data), self._services.settings.home, split="test")
         if len(rows) <= MOST_ROWS:
             return rows
         return rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
+
+    def _data_name(self, data: str, file: str | None, *how: str) -> str:
+        if file:
+            data = chosen_name(self._services, file, *how)
+        return self._services.access.check_data(data)

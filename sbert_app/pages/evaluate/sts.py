@@ -83,7 +83,7 @@ SCATTER_NOTE = (
 
 
 class _Display(NamedTuple):
-    """The display of the results: the values of its controls, in their order."""
+    """How the results are displayed: the values of the controls for that, in the order of the controls."""
 
     similarity: str = "cosine"
     pearson: bool = False
@@ -101,7 +101,8 @@ class _Display(NamedTuple):
         return f"{statistic} of the {SIMILARITIES[self.similarity].label}; rows from the paper: {self.papers}"
 
 
-DISPLAYED = len(_Display._fields)
+# The number of the controls.
+DISPLAY_CONTROLS = len(_Display._fields)
 
 
 def build(services: Services) -> None:
@@ -137,8 +138,12 @@ class _SimilarityTab:
                     scale=2,
                     elem_id="paper",
                 )
-            label = "Pearson r instead of Spearman ρ"
-            self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
+            self.pearson = gr.Checkbox(
+                False,
+                label="Pearson r instead of Spearman ρ",
+                container=False,
+                elem_id="pearson",
+            )
         with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
             self._build_form(services)
         # Hidden while fewer than two models have a figure.
@@ -209,11 +214,15 @@ class _SimilarityTab:
                 min_width=280,
                 elem_id="evaluate-files",
             )
-        self.how = FilePanel(services, self.files, "evaluate")
-        ids = ("measure", "stop-measure", "evaluate-status")
-        stopped = "stopped: the table has what was measured until then"
-        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
-        self.how.hold([self.tab.start])
+        self.panel = FilePanel(services, self.files, "evaluate")
+        self.tab = MeasureTab.build(
+            services,
+            "evaluate",
+            "Measure",
+            ("measure", "stop-measure", "evaluate-status"),
+            stopped="stopped: the table has what was measured until then",
+        )
+        self.panel.hold([self.tab.start])
         with self.tab.buttons:
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
 
@@ -246,13 +255,13 @@ class _SimilarityTab:
             self.scatter,
             queue=True,
         )
-        inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
+        inputs = [self.models, self.data, self.files, *display, *self.panel.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
-        shipped: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
+        reset: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
         self.back.click(
-            lambda *values: shipped | self.show_results(None, *values),
+            lambda *values: reset | self.show_results(None, *values),
             display,
-            [*shipped, *outputs],
+            [*reset, *outputs],
             **event_options(),
         )
         pair = [self.grid, self.first, self.second, *display]
@@ -281,8 +290,8 @@ class _SimilarityTab:
 
         ``values`` are the display and the choices of the file panel.
         """
-        display = _Display(*values[:DISPLAYED])
-        how = values[DISPLAYED:]
+        display = _Display(*values[:DISPLAY_CONTROLS])
+        how = values[DISPLAY_CONTROLS:]
         try:
             names = list(data)
             for file in files or ():
@@ -296,12 +305,12 @@ class _SimilarityTab:
             evaluate_grid(grid, self.services.models, self.services.settings.home, watch)
             return {self.tab.status: ""}
 
-        # What the button shows would be replaced by the result.
+        # The measurement would replace the table that the button shows.
         yield {self.back: hidden()}
-        cells = 0
+        shown_cells = 0
         for update in self.tab.run(request, work, {}):
-            if grid.done > cells:
-                cells = grid.done
+            if grid.done > shown_cells:
+                shown_cells = grid.done
                 table = tabulate(grid, display.metric, display.papers)
                 update[self.table] = score_table(grid, table)
             yield update
@@ -312,7 +321,7 @@ class _SimilarityTab:
         }
 
     def show_results(self, grid: ResultGrid | None, *values: Any) -> Update:
-        """Returns the updates of all components that depend on the results."""
+        """Returns the updates of all components that depend on the results: the shipped ones without a ``grid``."""
         results = grid or self.shipped
         display = _Display(*values)
         first, second = _two_best(tabulate(results, display.metric, display.papers))
@@ -330,11 +339,12 @@ class _SimilarityTab:
         results = grid or self.shipped
         display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
-        measured = sum(any(row.estimates.values()) for row in table.rows)
+        # The number of models with a figure.
+        model_count = sum(any(row.estimates.values()) for row in table.rows)
         return {
             self.display: gr.Accordion(label=display.title),
-            self.one: gr.Column(visible=measured > 0),
-            self.two: gr.update(visible=measured > 1),
+            self.one: gr.Column(visible=model_count > 0),
+            self.two: gr.update(visible=model_count > 1),
             self.table: score_table(results, table),
             self.differences: differences(results, first, second, display.metric),
             self.scatter: _scatter(results, table),
@@ -347,30 +357,38 @@ def _model_choices(results: Results) -> list[tuple[str, str]]:
 
 
 def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
-    """Returns the two best models on the fullest column. Models that were trained on its pairs come last."""
+    """Returns the two best models on the fullest column, or None twice if there are fewer.
+
+    Models that were trained on its pairs come last.
+    """
     name = _fullest(table, table.columns).name
     ranking = []
     for row in table.rows:
         estimate = row.estimates[name]
         if estimate:
             ranking.append((name in row.trained_on, -estimate.value, row.model))
-    ranking.sort()
-    if len(ranking) < 2:
+    models = [model for _, _, model in sorted(ranking)]
+    if len(models) < 2:
         return None, None
-    return ranking[0][2], ranking[1][2]
+    return models[0], models[1]
 
 
 def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
-    """Returns the column with figures for the most models, or the last one of several."""
+    """Returns the column with figures for the most models; of several such columns the last, such as the average."""
 
-    def figures(column: TableColumn) -> int:
+    def count_figures(column: TableColumn) -> int:
         return sum(row.estimates[column.name] is not None for row in table.rows)
 
-    return max(reversed(columns), key=figures)
+    # `max` returns the first of several.
+    return max(reversed(columns), key=count_figures)
 
 
 def _scatter(results: Results, table: ResultTable) -> Any:
-    """Draws quality against speed. The quality is the average, or that on a set that no model was trained on."""
+    """Draws quality against speed.
+
+    The quality is on the fullest column, if possible one with pairs that no model was trained on or
+    selected by.
+    """
     trained_on = {name for row in table.rows for name in row.trained_on}
     unseen = [column for column in table.columns if column.name not in trained_on]
     tests = [column for column in unseen if column.name not in DEVELOPMENT_SETS]
@@ -379,9 +397,10 @@ def _scatter(results: Results, table: ResultTable) -> Any:
     for row in (*table.rows, *table.paper_rows):
         estimate = row.estimates.get(column.name)
         if estimate and row.speed and not isnan(estimate.value):
-            group = "paper"
-            colour = "grey"
-            if row not in table.paper_rows:
+            if row in table.paper_rows:
+                group = "paper"
+                colour = "grey"
+            else:
                 group = opener_of(row.model).group
                 (colour,) = model_colours([ModelName.parse(row.model).name])
             points.append(Point(row.label, group, row.speed, estimate.value, colour))
@@ -420,7 +439,10 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     column = _fullest(table, table.columns)
     # Like the best of the table, the ranking leaves out models that were trained on the pairs.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
-    ranking = rank_models(results, column.name, table.metric, models or None)
+    if not models:
+        # All were trained on some of the pairs; the ranking is on the others.
+        models = [row.model for row in table.rows]
+    ranking = rank_models(results, column.name, table.metric, models)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
     systems = "models"
     if len(models) < len(table.rows):
@@ -437,16 +459,21 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
     sentences = []
     for name in [*results.data, AVERAGE]:
         if difference := results.difference(a, b, name, metric):
+            # By pairs of models in the order of their ranks.
             p_values = rank_models(results, name, metric).p_values
             p_value = p_values.get((a, b), p_values.get((b, a)))
             on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"
             sentences.append(difference.describe(first, second, on_data, p_value))
-    is_measured = isinstance(results, ResultGrid)
-    template = "evaluate/templates/differences.html"
-    return render(template, same_model=a == b, sentences=sentences, is_measured=is_measured)
+    return render(
+        "evaluate/templates/differences.html",
+        same_model=a == b,
+        sentences=sentences,
+        is_measured=isinstance(results, ResultGrid),
+    )
 
 
 def _notes(table: ResultTable) -> list[str]:
+    """Returns the cautions that apply to the figures, the servers that got sentences, and the origin of systems."""
     names = {column.name for column in table.columns}
     conditions = {
         PEARSON_CAUTION: table.metric.statistic == "pearson",
@@ -464,18 +491,18 @@ def _notes(table: ResultTable) -> list[str]:
         notes.append(f"The sentences were sent to {', '.join(sorted(hosts))}.")
     if table.system_rows:
         seeds = {system.label: system.seeds for system in shipped_systems()}
-        trained = [
+        systems = [
             f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}"
             for row in table.system_rows
         ]
         notes.append(
-            f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."
+            f"Made with this app, trained on: {'; '.join(systems)}. Their figures ship, not their models."
         )
     return [*notes, *table.overlaps]
 
 
 def _failures(table: ResultTable) -> list[dict[str, str]]:
-    """Returns each reason for empty cells once, with the cells."""
+    """Returns each reason for empty cells once, with the first cell and the number of the others."""
     by_reason: dict[str, list[str]] = {}
     for row in table.rows:
         for name, reason in row.failures.items():

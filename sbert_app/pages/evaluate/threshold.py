@@ -103,8 +103,12 @@ def build(services: Services) -> None:
             settings,
             **event_options(queue=False),
         )
-    ids = ("find-threshold", "stop-threshold", "threshold-status")
-    tab = MeasureTab.build(services, "threshold", "Find the threshold", ids)
+    tab = MeasureTab.build(
+        services,
+        "threshold",
+        "Find the threshold",
+        ("find-threshold", "stop-threshold", "threshold-status"),
+    )
     pickers.panel.hold([tab.start])
     on_open(pickers.panel.take, [pickers.panel.upload, *pickers.panel.outputs])
     with gr.Row():
@@ -121,8 +125,12 @@ def build(services: Services) -> None:
         rows: Dataset,
         use: Use,
         notes: Sequence[str] = (),
-        before: Sequence[str] = (),
+        first_notes: Sequence[str] = (),
     ) -> Update:
+        """Shows the decisions with the curves of the model to take, or of the best one.
+
+        The ``notes`` are in a fold below the table, the ``first_notes`` above it.
+        """
         taken = decisions.to_take or decisions.models[0]
         decision = taken.on_data.decision
         table = decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use)
@@ -130,29 +138,33 @@ def build(services: Services) -> None:
         recall = figures.precision_recall(decision, labels, decisions.models)
         lines = figures.by_threshold(decision, taken.on_data.similarity, taken.model)
         return {
-            tab.status: Markup("").join([*map(messages.note, before), table]),
+            tab.status: Markup("").join([*map(messages.note, first_notes), table]),
             curve: visible(recall),
             by_threshold: visible(lines),
             meaning: gr.update(visible=True),
         }
 
     def find(watch: Watch, *values: Any) -> Update:
+        """Measures the models; ``values`` come from the controls, the model before, and the pickers."""
         precision, match_from, was_model, was_threshold, models, *data = values
         if match_from is None:
             raise InputError("type the gold score from which a pair is a match, such as 4")
-        was = _model_before(was_model, was_threshold)
+        model_before = _model_before(was_model, was_threshold)
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*data)
         home = services.settings.home
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
-        notes = []
-        if was is not None:
+        first_notes = []
+        if model_before is not None:
             taken = decisions.to_take or decisions.models[0]
             open_any = partial(services.models.get, type_=Model)
-            advice = advise(taken.model, rows, open_any, home, criteria, was, match_from, watch)
-            notes = [advice.carried_sentence + "."]
-        return result(decisions, rows, _use(services, *data), before=notes)
+            advice = advise(
+                taken.model, rows, open_any, home, criteria, model_before, match_from, watch
+            )
+            first_notes = [advice.carried_sentence + "."]
+        _, file, *how = data
+        return result(decisions, rows, _use(services, file, how), first_notes=first_notes)
 
     def example() -> Update:
         rows, results, origin = shipped_scores(services.settings.home)
@@ -160,7 +172,7 @@ def build(services: Services) -> None:
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
         by_model = {name: results[name] for name in map(ModelName, FIRST_MODELS)}
         decisions = decide_results(by_model, rows, criteria)
-        return result(decisions, rows, _use(services, rows.name, None), [note])
+        return result(decisions, rows, _use(services, file=None), [note])
 
     tab.wire(
         find,
@@ -171,7 +183,7 @@ def build(services: Services) -> None:
 
 
 def _model_before(model: str | None, threshold: float | None) -> ModelThreshold | None:
-    """Returns the model before and its threshold, or None without both. Raises InputError if one is missing."""
+    """Returns the model before and its threshold, or None if both are empty. Raises InputError if only one is."""
     name = (model or "").strip()
     if not name and threshold is None:
         return None
@@ -186,17 +198,21 @@ def _settings(precision: float | None, match_from: float | None) -> str:
     return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
 
 
-def _use(services: Services, data: str, file: str | None, *how: str) -> Use:
-    """Returns a function that makes a link to Bulk, which scores the file with a model and a threshold."""
+def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
+    """Returns a function that makes a link to Bulk with a model and a threshold.
+
+    Bulk opens a copy of the ``file``, which is read as ``how``, the inputs of its panel, says; or its
+    own example.
+    """
     query: dict[str, str] = {}
     if file:
-        encoding, sheet, *columns = how[:5]
+        encoding, sheet, *columns, _ = how
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
         names = ("bulk-columns-1", "bulk-columns-2", "bulk-columns-target")
         query |= dict(zip(names, columns, strict=True))
 
     def link(model: ModelName, choice: Choice) -> str:
-        # Bulk scores with bi-encoders.
+        # Bulk scores with models of vectors only.
         if opener_of(model, services.settings.home).type is not VectorModel:
             return ""
         settings = {

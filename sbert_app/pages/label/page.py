@@ -5,7 +5,7 @@ once and sends the scores one after another (assets/label.js); each is stored be
 (`services.annotations.project`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -87,11 +87,13 @@ TO_FIVE = "0 to 5"
 YES_OR_NO = "yes or no"
 
 # The reasons for refusing ratings, as HTML, by project, rater and pair.
-Refused = dict[tuple[str, str, int], str]
+Refusals = dict[tuple[str, str, int], str]
 # The number of following pairs that are sent with a card, so that a rating shows the next one at
 # once.
 MOST_AHEAD = 8
+# What the browser sends if the rater cannot judge the pair.
 NO_SCORE = "none"
+# In place of a score on the card; None says that the rater cannot judge the pair.
 NOT_JUDGED = "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits are ratings unless a field has the focus, so the field that opened a project gives it up.
@@ -118,9 +120,12 @@ class _LabelPage:
                 min_width=220,
                 elem_id="label-project",
             )
-            hint = "Others’ ratings stay hidden until you have rated"
             self.rater = gr.Textbox(
-                label="Your name", info=hint, elem_id="label-rater", max_lines=1, min_width=180
+                label="Your name",
+                info="Others’ ratings stay hidden until you have rated",
+                elem_id="label-rater",
+                max_lines=1,
+                min_width=180,
             )
             self.begin = gr.Button("Judge", variant="primary", min_width=120, elem_id="label-begin")
         enable_when(
@@ -169,27 +174,31 @@ class _LabelPage:
                 15, 300, 60, step=15, label="Pairs to judge", min_width=180, elem_id="label-count"
             )
         self.enough = gr.HTML(how_many_are_enough(60, TO_FIVE), elem_id="label-enough")
-        ids = ("label-create", "label-stop", "label-status")
-        note = messages.note(SELECTION_NOTE)
-        label = "Choose the pairs"
-        self.tab = MeasureTab.build(services, "label", label, ids, note, variant="secondary")
+        self.tab = MeasureTab.build(
+            services,
+            "label",
+            "Choose the pairs",
+            ("label-create", "label-stop", "label-status"),
+            messages.note(SELECTION_NOTE),
+            variant="secondary",
+        )
         enable_when(self.tab.start, {self.name: "name the project first"})
         self.how_read.hold([self.tab.start])
 
     def wire(self) -> None:
         def open_link(questions: Questions, request: gr.Request) -> Update:
             query = request.query_params
-            update = self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
+            update = self.open_project(query.get("project", NO_PROJECT), query.get("rater", ""))
             if questions:
-                # The person has opened another project since.
+                # The person has opened another project while this one was read.
                 return {self.error: gr.skip()}
             return update
 
         choice = [self.project, self.rater]
-        judging = [self.card, self.error]
-        everything = [*choice, *judging, self.new, *self.results.outputs]
+        card_outputs = [self.card, self.error]
+        everything = [*choice, *card_outputs, self.new, *self.results.outputs]
         questions = gr.State({})
-        refused = gr.State({})
+        refusals = gr.State({})
         linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
         keep_touched([self.rater], linked)
         for event, field in (
@@ -200,30 +209,30 @@ class _LabelPage:
             event(
                 note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
             )
-            opened = event(self.opened, choice, everything, **event_options(queue=False))
+            opened = event(self.open_project, choice, everything, **event_options(queue=False))
             js = f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}"
             run_js(opened.then, js, choice)
         for name in ("judge", "take_back", "turn", "agree"):
             # An event of the card has the name of its handler.
             pressed = getattr(self.card, name)(
                 getattr(self, name),
-                [*choice, refused],
-                judging,
+                [*choice, refusals],
+                card_outputs,
                 **event_options(queue=False, trigger_mode="multiple"),
             )
             # The agreement is computed once for a burst of presses, as it takes a second for dozens
             # of raters.
             pressed.then(
-                self.rated,
+                self.show_agreement,
                 choice,
                 self.results.outputs,
                 **event_options(trigger_mode="always_last"),
             )
-        planning = [self.count, self.scale]
+        plan = [self.count, self.scale]
         gr.on(
-            [field.change for field in planning],
+            [field.change for field in plan],
             how_many_are_enough,
-            planning,
+            plan,
             self.enough,
             **event_options(queue=False, trigger_mode="multiple"),
         )
@@ -250,25 +259,29 @@ class _LabelPage:
         ]
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
-        created = created.success(self.opened, choice, everything, **event_options(queue=False))
-        run_js(created.then, f"(project, rater) => {REMEMBER}", choice)
+        opened = created.success(
+            self.open_project, choice, everything, **event_options(queue=False)
+        )
+        run_js(opened.then, f"(project, rater) => {REMEMBER}", choice)
         on_open(self.take, [self.new, self.file, *self.how_read.outputs])
         self.results.wire()
 
     def take(self, request: gr.Request) -> Update:
         """Opens the form of a new project with the file that another page has sent."""
-        is_sent = "file" in request.query_params
-        return {
-            **self.how_read.take(request),
-            self.new: gr.Accordion(open=True) if is_sent else gr.skip(),
-        }
+        update = self.how_read.take(request)
+        if "file" in request.query_params:
+            update[self.new] = gr.Accordion(open=True)
+        return update
 
-    def opened(self, project_id: str, rater: str) -> Update:
-        """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
-        listed = self.projects.list()
+    def open_project(self, project_id: str, rater: str) -> Update:
+        """Opens a project at the first pair that this rater has not judged.
+
+        Without a project, or for one that does not exist, opens the first of the list.
+        """
+        projects = self.projects.list()
         errors = [messages.error_message(error) for error in self.projects.store.list().damaged]
-        choices = [(f"{info.name} ({info.source})", key) for key, info in listed]
-        if not listed:
+        choices = [(f"{info.name} ({info.source})", key) for key, info in projects]
+        if not projects:
             choices.append(("none yet", NO_PROJECT))
         ids = [key for _, key in choices]
         if project_id not in ids:
@@ -280,7 +293,7 @@ class _LabelPage:
             self.rater: rater,
             self.error: "".join(errors),
         }
-        if not listed:
+        if not projects:
             # An open form is never closed: its user may be at work there.
             update[self.new] = gr.Accordion(open=True)
         try:
@@ -296,42 +309,51 @@ class _LabelPage:
             card = self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
 
-    def judge(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
-        """Saves a rating for the project and the rater of the card, as others may be chosen while ratings are queued.
+    def judge(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
+        """Saves a rating for the project and the rater of the card.
 
-        The reason for refusing a rating stays on the page until the pair is rated, as further
-        ratings follow at once.
+        ``project_id`` and ``rater`` may be others, which were chosen while ratings were queued. The
+        reason for refusing a rating stays on the page until the pair is rated, as further ratings
+        follow at once.
         """
 
         def work(project: Project) -> tuple[int, bool]:
             project.rate(event.rater, event.pair, _score(event))
             return event.pair, True
 
-        place = (event.project, event.rater, event.pair)
-        refused.pop(place, None)
-        update = self._after(event.project, event.rater, refused, work, place)
+        key = (event.project, event.rater, event.pair)
+        refusals.pop(key, None)
+        update = self._after(event.project, event.rater, refusals, work, key)
         if (event.project, event.rater) != (project_id, _name(rater)):
-            update[self.card] = self.opened(project_id, rater)[self.card]
+            update[self.card] = self.open_project(project_id, rater)[self.card]
         return update
 
     def take_back(
-        self, project_id: str, rater: str, refused: Refused, event: gr.EventData
+        self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData
     ) -> Update:
+        """Undoes the last rating of the rater, and shows its pair."""
+
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
-            return event.pair if pair is None else pair, False
+            if pair is None:
+                # Nothing is left to undo, so the card stays.
+                pair = event.pair
+            return pair, False
 
-        return self._after(project_id, rater, refused, work)
+        return self._after(project_id, rater, refusals, work)
 
-    def agree(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
+    def agree(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
+        """Saves the score that the raters have agreed on."""
+
         def work(project: Project) -> tuple[int, bool]:
             project.agree(rater, event.pair, _score(event))
             return event.pair, False
 
-        return self._after(project_id, rater, refused, work)
+        return self._after(project_id, rater, refusals, work)
 
-    def turn(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
-        return self._after(project_id, rater, refused, lambda _: (event.pair + event.step, False))
+    def turn(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
+        """Shows the next pair or the one before; a step is 1 or -1."""
+        return self._after(project_id, rater, refusals, lambda _: (event.pair + event.step, False))
 
     def make(self, watch: Watch, *values: Any) -> Update:
         """Chooses the pairs of a new project; ``values`` come from its form."""
@@ -361,13 +383,16 @@ class _LabelPage:
         self,
         project_id: str,
         rater: str,
-        refused: Refused,
-        work: Any,
-        place: tuple[str, str, int] | None = None,
+        refusals: Refusals,
+        work: Callable[[Project], tuple[int, bool]],
+        rating: tuple[str, str, int] | None = None,
     ) -> Update:
-        """Does ``work``, which returns the next pair and whether to move on to one that is not judged.
+        """Does ``work`` and shows a card.
 
-        An error is kept in ``refused`` if it concerns the rating of a ``place``.
+        Args:
+            work: returns the pair of the card, and whether to move on from there to the next pair
+                that is not judged.
+            rating: the key in ``refusals`` if the work saves a rating, whose error is kept there.
         """
         error = ""
         try:
@@ -376,20 +401,22 @@ class _LabelPage:
             card = self._card(project, rater, pair, seek)
         except UserFacingError as wrong:
             # The card is sent again, so that the browser accepts presses again.
-            card = self.opened(project_id or "", rater)[self.card]
-            if place:
-                problem = f"pair {place[2] + 1} is not saved: {wrong}"
-                refused[place] = messages.error_message(problem)
+            card = self.open_project(project_id or "", rater)[self.card]
+            if rating:
+                _, _, pair = rating
+                problem = f"pair {pair + 1} is not saved: {wrong}"
+                refusals[rating] = messages.error_message(problem)
             else:
                 error = messages.error_message(wrong)
-        key = (project_id, _name(rater))
-        of_rater = [html for at, html in refused.items() if at[:2] == key]
-        return {self.error: "".join([*of_rater, error]), self.card: card}
+        place = (project_id, _name(rater))
+        # A key is (project, rater, pair).
+        problems = [html for key, html in refusals.items() if key[:2] == place]
+        return {self.error: "".join([*problems, error]), self.card: card}
 
-    def rated(self, project_id: str, rater: str) -> Update:
+    def show_agreement(self, project_id: str, rater: str) -> Update:
         """Updates the agreement after a rating."""
         try:
-            return self.results.rated(self.projects.open(project_id or ""), rater)
+            return self.results.after_rating(self.projects.open(project_id or ""), rater)
         except UserFacingError:
             # The card says what is wrong.
             return {self.results.agreement: gr.skip()}
@@ -401,20 +428,26 @@ class _LabelPage:
         """
         rater = _name(rater)
         count = len(project.pairs)
-        mine = project.judgements().get(rater, {})
+        own_scores = project.judgements().get(rater, {})
+        # The number of the pair on the card. A step beyond the first or the last pair stays there.
         at = min(max(pair, 0), count - 1)
         # The pairs that are not judged, from here to the end and then from the start.
-        ahead = [row for row in [*range(at, count), *range(at)] if row not in mine]
+        ahead = [other for other in [*range(at, count), *range(at)] if other not in own_scores]
         if seek and ahead:
             at = ahead[0]
         if at in ahead:
             ahead.remove(at)
         following = []
-        for row in ahead[:MOST_AHEAD]:
-            next_pair = project.pairs[row]
+        for other in ahead[:MOST_AHEAD]:
+            next_pair = project.pairs[other]
             reason = REASONS.get(next_pair.reason, next_pair.reason)
             following.append(
-                {"at": row, "first": next_pair.first, "second": next_pair.second, "reason": reason}
+                {
+                    "at": other,
+                    "first": next_pair.first,
+                    "second": next_pair.second,
+                    "reason": reason,
+                }
             )
         current = project.pairs[at]
         return render(
@@ -424,9 +457,10 @@ class _LabelPage:
             pair=current,
             at=at,
             count=count,
-            judged=len(mine),
-            score=mine.get(at, NOT_JUDGED),
-            agreed=project.agreed().get(at) if at in mine else None,
+            judged=len(own_scores),
+            score=own_scores.get(at, NOT_JUDGED),
+            # What others have agreed on stays hidden until the rater has judged the pair.
+            agreed=project.agreed().get(at) if at in own_scores else None,
             scale=YES_NO if project.info.is_binary else GRADED,
             reason=REASONS.get(current.reason, current.reason),
             ahead=following,
@@ -436,23 +470,23 @@ class _LabelPage:
 
 
 def how_many_are_enough(count: float, scale: str) -> Markup:
-    """Says what this number of judged pairs is enough for."""
+    """Renders what this number of judged pairs is enough for, in measuring and in training."""
     pairs = int(count)
     held_out = round(count * quality.HELD_OUT)
     is_binary = scale == YES_OR_NO
     margin = quality.agreement_margin if is_binary else quality.expected_margin
     return macro("label/enough")(
-        is_binary,
-        pairs,
-        quality.FEWEST,
-        held_out,
-        round(margin(pairs)),
-        round(margin(held_out)),
+        is_binary=is_binary,
+        count=pairs,
+        fewest=quality.FEWEST,
+        held_out=held_out,
+        margin=round(margin(pairs)),
+        held_out_margin=round(margin(held_out)),
     )
 
 
 def preset_scale(path: str | None, scale_choice: Questions) -> Any:
-    """Selects the scale of the judgements in an upload, unless the person has chosen one."""
+    """Selects the scale of the judgements in an upload. A scale that the person has chosen stays."""
     try:
         is_binary = path is not None and says_yes_or_no(open_upload(path).reading)
     except UserFacingError:

@@ -62,7 +62,7 @@ class Results:
         self._page_report, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
         # By the id of a run and the time at which it ended.
-        self.compared: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
+        self.comparisons: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
     def outputs(self) -> list[Any]:
@@ -89,8 +89,8 @@ class Results:
         )
         run_js(exported.then, "(file) => { if (file) window.saveFile(file); }", self.file)
 
-    def rated(self, project: Project | None, rater: str) -> Update:
-        """Updates the agreement and the buttons after a rating."""
+    def after_rating(self, project: Project | None, rater: str) -> Update:
+        """Returns the update of the agreement and of the buttons, which change with each rating."""
         judged = len(quality.joint_ratings(project)) if project else 0
         differences = ""
         if project and (disagreements := quality.disagreements(project, rater)):
@@ -99,6 +99,7 @@ class Results:
             )
 
         def button(label: str, needed: int) -> gr.Button:
+            """Returns a button that takes a number of judged pairs, and says how many are missing."""
             if project is None:
                 return gr.Button(f"{label}: make a project first", interactive=False)
             if judged < needed:
@@ -115,14 +116,14 @@ class Results:
         }
 
     def for_project(self, project: Project | None, rater: str = "") -> Update:
-        """Updates everything that needs no model: the agreement, and the progress of the training."""
+        """Returns the update for a project: the agreement, and the progress of the training. No model is loaded."""
         training: Update = {self.training: "", self.timer: gr.Timer(active=False)}
         if project:
             training = self.progress(project.id)
-        return {**self.rated(project, rater), **training}
+        return {**self.after_rating(project, rater), **training}
 
     def score(self, project_id: str) -> Any:
-        """Shows the figures of the project's model, with their intervals."""
+        """Renders the figures of the project's model with their intervals, or an error."""
         try:
             project = self._open(project_id)
             model = project.info.model
@@ -139,17 +140,14 @@ class Results:
         return macro("label/quality")(rows=rows, found=result)
 
     def start(self, project_id: str, request: gr.Request) -> Update:
+        """Starts the training on the ratings."""
         try:
             project = self._open(project_id)
             self.services.access.check_model(project.info.model)
             quality.start(project, self.services.jobs, visitor_of(request))
         except UserFacingError as error:
-            return {
-                self.quality: messages.error_message(error),
-                self.training: gr.skip(),
-                self.timer: gr.skip(),
-            }
-        return {self.quality: gr.skip(), **self.progress(project.id)}
+            return {self.quality: messages.error_message(error)}
+        return self.progress(project.id)
 
     def progress(self, project_id: str) -> Update:
         """Shows the state of the run, and after its end the figure before and after."""
@@ -177,10 +175,10 @@ class Results:
             quality.export_csv(project, file)
         except UserFacingError as error:
             return {self.quality: messages.error_message(error), self.file: None}
-        return {self.quality: gr.skip(), self.file: str(file)}
+        return {self.file: str(file)}
 
     def _training(self, project: Project) -> tuple[str, bool]:
-        """Returns the state of the training as HTML, and whether it is running."""
+        """Returns the state of the last training as HTML, and whether it is running; "" before the first."""
         training = quality.last_training(project)
         store = self.services.jobs.store
         if training is None:
@@ -192,10 +190,10 @@ class Results:
         if run.state in AT_WORK:
             return training_state(project, run, training, None), True
         key = (run.id, run.record.ended)
-        comparison = self.compared.get(key)
+        comparison = self.comparisons.get(key)
         if comparison is None and run.has_model:
             comparison = quality.compare(training, self.services.models, project.info.is_binary)
-            self.compared.put(key, comparison)
+            self.comparisons.put(key, comparison)
         return training_state(project, run, training, comparison), False
 
     def _open(self, project_id: str | None) -> Project:
@@ -227,6 +225,7 @@ def agreement_table(project: Project) -> Markup:
         is_binary=project.info.is_binary,
         found=_agreement_findings(agreement),
         between=between,
+        # The rows and columns of the scores on the scale, which are two of six for yes and no.
         confusion=agreement.confusion[np.ix_(scores, scores)].tolist(),
         scores=list(scale.values()),
     )
@@ -243,8 +242,10 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     shared = format_count(agreement.shared, "shared pair")
     findings = []
     scale = "the scale"
+    # The level of measurement, on which α depends.
     level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
     if agreement.equal is not None:
+        # The answers are yes or no.
         share, interval = _figures(agreement.equal, 0)
         findings = [f"{share}% of the answers to {shared} agree (95% interval {interval})."]
         scale = "what “yes” means"
@@ -294,7 +295,7 @@ def training_state(
 
 
 def _figures(estimate: Estimate, digits: int = 1) -> tuple[str, str]:
-    """Returns the value and its interval as texts; a dash for an undefined number."""
+    """Returns the value and its interval as texts; `MISSING` for an undefined number."""
     numbers = [None if isnan(number) else number for number in estimate]
     value, low, high = (format_number(number, digits) for number in numbers)
     interval = MISSING if low == MISSING else f"{low} to {high}"

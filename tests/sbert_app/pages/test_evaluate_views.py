@@ -60,6 +60,17 @@ class TestScoreTable:
         for caution in ("Reimers et al. (2016)", sts.CROSS_ENCODER_NOTE):
             assert caution in pearson and caution not in plain
 
+    def test_a_ranking_of_trained_models_alone_does_not_call_them_untrained(self):
+        models = ["minilm-stsb", "mpnet-stsb"]
+        grid = make_grid(models, ["sts14"])
+        gold = np.linspace(0, 5, 20)
+        grid.sizes["sts14"] = 20
+        for model, scores in zip(models, (gold, gold[::-1]), strict=True):
+            grid.results[model, "sts14"] = EvalResult({"score": scores}, gold, 40, 1.0)
+        html = sts.score_table(grid, tabulate(grid, Metric()))
+        assert "of 2 models." in html
+        assert "not trained on STS data" not in html
+
 
 def test_a_pair_is_escaped_and_its_note_is_kept():
     html = error_analysis.error_pair(

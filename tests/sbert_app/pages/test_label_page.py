@@ -31,7 +31,7 @@ def press(page, project, rater, refused=None, **sent):
     """What the page shows after a key press of a rater: the card, the table of differences, the buttons."""
     refused = {} if refused is None else refused
     event = gr.EventData(None, {"project": project.id, "rater": rater, **sent})
-    return page.judge(project.id, rater, refused, event) | page.rated(project.id, rater)
+    return page.judge(project.id, rater, refused, event) | page.show_agreement(project.id, rater)
 
 
 def make(page, name, data, file=None, how=("", "", "", "", ""), scale="0 to 5"):
@@ -78,7 +78,7 @@ def test_a_path_that_nobody_uploaded_is_refused(page):
 def test_from_ratings_to_a_decision(page):
     project = page.projects.open(make(page, "decide", "stsb:dev")[page.project]["value"])
     results = page.results
-    opened = page.opened(project.id, "Ann")
+    opened = page.open_project(project.id, "Ann")
     assert not opened[results.measure].interactive
     assert opened[results.train].value == "Fine-tune on the ratings: 40 judged pairs needed, 0 done"
     for i in range(11):
@@ -88,14 +88,14 @@ def test_from_ratings_to_a_decision(page):
     differences = card[results.differences]
     assert differences.count("data-jump") == 11
     assert differences.index('data-jump="5"') < differences.index('data-jump="0"')
-    assert page.opened(project.id, "Cem")[results.differences] == ""
+    assert page.open_project(project.id, "Cem")[results.differences] == ""
     measured = results.score(project.id)
     assert "24 more judged pairs would halve the interval" in measured and re.search(
         r"a perfect model, about \d+ \(\d+ to \d+\)", measured
     )
     agreed = page.agree(project.id, "Ben", {}, gr.EventData(None, {"pair": 5, "score": 3}))
     assert "agreed score <b>3</b>" in agreed[page.card]
-    assert 'value="3" selected' in page.rated(project.id, "Ben")[results.differences]
+    assert 'value="3" selected' in page.show_agreement(project.id, "Ben")[results.differences]
     taken_back = page.agree(project.id, "Ben", {}, gr.EventData(None, {"pair": 5, "score": "none"}))
     assert "agreed score" not in taken_back[page.card]
 
@@ -110,7 +110,7 @@ def test_yes_and_no_are_a_scale(page):
     assert (
         'data-act="y" data-score="5"' in shown[page.card] and 'data-act="3"' not in shown[page.card]
     )
-    differences = page.opened(project.id, "Ann")[page.results.differences]
+    differences = page.open_project(project.id, "Ann")[page.results.differences]
     assert '<td data-head="yes">Ann</td><td data-head="no">Ben</td>' in differences
     assert (
         "agreed answer" in differences
