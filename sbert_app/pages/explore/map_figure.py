@@ -78,10 +78,9 @@ def make_figure(
     """
     layers = [topic_labels(regions) for regions in topics]
     # Names that explain the colours take the place of the coarse topics.
-    if isinstance(colouring, Labels) and controls.colour in (CLUSTER, TOPIC):
-        layers[:1] = [colouring]
-    elif isinstance(colouring, Labels) and layers:
-        layers[0] = named_by(colouring, topics[1])
+    if layers and isinstance(colouring, Labels):
+        has_titles = controls.colour in (CLUSTER, TOPIC)
+        layers[0] = colouring if has_titles else named_by(colouring, topics[1])
     corpus = result.embedded[0].corpus
     gold = corpus.gold if controls.pairs else None
     lines = []
@@ -161,9 +160,10 @@ def compute_colouring(
         encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
         query = encoder.encode([controls.query])[0]
         return Scale("cosine to the query", np.asarray(embedded.vectors @ query))
-    name = (controls.colour or "").removeprefix(COLUMN)
+    colour = controls.colour or ""
+    name = colour.removeprefix(COLUMN)
     columns = embedded.corpus.columns
-    if name not in columns:
+    if not colour.startswith(COLUMN) or name not in columns:
         return None
     return make_colouring(name, columns[name])
 
