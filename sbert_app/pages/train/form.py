@@ -386,8 +386,8 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
 
 def updates(values: Fields, names: list[str]) -> list[Any]:
     """Returns the updates of the components ``names``, in this order, with the fields of a config."""
-    shown = shown_values(values)
-    return [gr.update(value=shown[name]) for name in names]
+    form_values = shown_values(values)
+    return [gr.update(value=form_values[name]) for name in names]
 
 
 def shown_values(values: Fields) -> Fields:
