@@ -176,11 +176,11 @@ class _PairsTab:
     ) -> Update:
         embedded = require_open(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
-        pairs = search.similar_pairs(embedded, int(k), float(threshold), hide_identical, comparing)
+        pairs = search.similar_pairs(embedded, int(k), threshold, hide_identical, comparing)
         path = save_pairs(pairs, embedded.corpus, self.services.temp.new_folder("explore"))
         return {
             self.pairs.status: pairs_note(pairs),
-            self.table: pairs_table(pairs, embedded.corpus, float(threshold)),
+            self.table: pairs_table(pairs, embedded.corpus, threshold),
             self.download: visible(path if pairs.pairs else None),
         }
 
@@ -193,7 +193,7 @@ class _PairsTab:
         corpus = embedded.corpus
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
-            duplicates = search.find_near_duplicates(embedded, float(threshold), reading)
+            duplicates = search.find_near_duplicates(embedded, threshold, reading)
             status = near_duplicates(duplicates, corpus)
             for warning in embedded.warnings:
                 status += messages.note(warning)
@@ -205,10 +205,10 @@ class _PairsTab:
         other = self._other(against, require_open(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
-        rows = nearest.matches(float(threshold))
+        rows = nearest.matches(threshold)
         update: Update = {
             self.duplicates.status: shared_sentences(
-                nearest, rows, corpus, other.corpus, float(threshold)
+                nearest, rows, corpus, other.corpus, threshold
             ),
             self.download_kept: hidden(),
             self.download_shared: hidden(),
