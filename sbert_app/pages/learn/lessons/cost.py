@@ -102,8 +102,9 @@ def cost_lines(rates: Rates, sentences: int) -> go.Figure:
     counts = [round(count) for count in np.logspace(1, 6, 41)]
     seconds = np.array([both_seconds(rates, count) for count in counts])  # (41, 2)
     points = both_seconds(rates, sentences)
+    colours = {"bi-encoder": "blue", "cross-encoder": "orange"}
     figure = go.Figure()
-    for column, (name, colour) in enumerate((("bi-encoder", "blue"), ("cross-encoder", "orange"))):
+    for column, (name, colour) in enumerate(colours.items()):
         hover = f"%{{x:,}} sentences: %{{y:.3s}} s<extra>{name}</extra>"
         line = seconds[:, column].tolist()
         add_scatter(figure, counts, line, colour, hover, name=name, line_width=3)

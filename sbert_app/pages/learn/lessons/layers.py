@@ -58,7 +58,7 @@ class Layers(NamedTuple):
         return int(np.nanargmax(self.by_pooling[pooling]))
 
 
-# A result has all poolings, at which the reader looks in turn.
+# A result covers all poolings, so another choice computes nothing.
 @lru_cache(maxsize=8)
 def measure(context: Context, model: str, pairs: int) -> Layers:
     """Measures ρ of every layer. InputError if the model has no layers, or it or the data cannot be loaded."""

@@ -74,8 +74,7 @@ def measure(context: Context, documents: int) -> Limit:
     pairs = np.array(list(combinations(range(documents), 2)))
     free: dict[int, float] = {}
     watch = context.watch.stage(f"Optimising vectors of {len(DIMENSIONS)} dimensions")
-    # The steps are so small that several threads would wait for each other longer than they
-    # compute.
+    # In steps of this size, several threads would wait for each other longer than they compute.
     with Timed() as timed, threadpool_limits(1):
         for dimension in DIMENSIONS:
             watch.check()

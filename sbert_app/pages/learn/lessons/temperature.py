@@ -195,13 +195,15 @@ def _findings(result: Trainings) -> list[str]:
     gap = best.rho - low.rho
     comment = "crowded or not, the order is about as good."
     if gap >= 3:
-        comment = f"{gap:.1f} points lower, in so short a training."
+        comment = f"{gap:.1f} points lower, after this short training."
     quality = (
         f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}: "
         f"{comment}"
     )
     if best.rho < before.rho:
-        quality += f" Before training it was {before.rho:.1f}: so few pairs have nothing to teach this model."
+        quality += (
+            f" Before training it was {before.rho:.1f}: these few pairs teach this model nothing."
+        )
     return [effect, quality]
 
 
