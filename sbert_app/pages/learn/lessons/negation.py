@@ -176,7 +176,7 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
 def describe(result: Contrast, kind: str) -> Markup:
     """The mean score of each kind of pair by each scorer, how often the contrast is told apart, the reader's pair."""
     count = len(result.by_scorer[BI].contrast)
-    _, contrast, _ = NAMES[kind]
+    _, contrast_name, _ = NAMES[kind]
     rows = []
     for scorer, scores in result.by_scorer.items():
         means = [f"{similarities.mean():.2f}" for similarities in scores]
@@ -184,8 +184,8 @@ def describe(result: Contrast, kind: str) -> Markup:
             (scorer, *means, f"{scores.told_apart} of {count}", f"{result.own[scorer]:.2f}")
         )
     return (
-        table(("", *NAMES[kind], f"paraphrase above {contrast}", OWN), rows, wide=True)
-        + findings(_findings(result, contrast))
+        table(("", *NAMES[kind], f"paraphrase above {contrast_name}", OWN), rows, wide=True)
+        + findings(_findings(result, contrast_name))
         + measured(
             f"{count} sentences, three pairs each, by TF-IDF, {result.model} and {DEFAULT_CROSS_ENCODER}, in "
             f"{result.timed}. The sentences ship with the app; twenty are too few to stand for English"
@@ -193,8 +193,8 @@ def describe(result: Contrast, kind: str) -> Markup:
     )
 
 
-def _findings(result: Contrast, contrast: str) -> list[str]:
-    """Says how both encoders tell the contrast apart; ``contrast`` is its name."""
+def _findings(result: Contrast, contrast_name: str) -> list[str]:
+    """Says how well the bi-encoder and the cross-encoder tell the contrast from the paraphrase."""
     bi = result.by_scorer[BI]
     cross = result.by_scorer[CROSS]
     n = len(bi.contrast)
@@ -210,9 +210,9 @@ def _findings(result: Contrast, contrast: str) -> list[str]:
     is_near_half = cross.told_apart <= n // 2 + 1
     half = " Guessing would give half." if is_near_half else ""
     return [
-        f"By the bi-encoder, the {contrast} scores above an unrelated sentence in {bi.above_unrelated} of {n} cases, "
+        f"By the bi-encoder, the {contrast_name} scores above an unrelated sentence in {bi.above_unrelated} of {n} cases, "
         f"and above the paraphrase in {n - bi.told_apart}.",
-        f"The cross-encoder is {how} here: it puts the paraphrase above the {contrast} in {cross.told_apart} of {n} "
+        f"The cross-encoder is {how} here: it puts the paraphrase above the {contrast_name} in {cross.told_apart} of {n} "
         f"cases, the bi-encoder in {bi.told_apart}.{half}",
     ]
 

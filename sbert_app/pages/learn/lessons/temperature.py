@@ -201,9 +201,7 @@ def _findings(result: Trainings) -> list[str]:
         f"{comment}"
     )
     if best.rho < before.rho:
-        quality += (
-            f" Before training it was {before.rho:.1f}: these few pairs teach this model nothing."
-        )
+        quality += f" Before training it was {before.rho:.1f}: these few pairs have nothing to teach this model."
     return [effect, quality]
 
 
