@@ -65,11 +65,11 @@ def build(services: Services) -> None:
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
             first = next(iter(PRESETS))
-            in_groups = sorted(PRESETS, key=lambda key: PRESET_GROUPS.index(PRESETS[key].group))
-            presets = [(f"{PRESETS[key].group}: {PRESETS[key].title}", key) for key in in_groups]
+            by_group = sorted(PRESETS, key=lambda key: PRESET_GROUPS.index(PRESETS[key].group))
+            presets = [(f"{PRESETS[key].group}: {PRESETS[key].title}", key) for key in by_group]
             preset = gr.Dropdown(presets, value=first, label="Preset", elem_id="preset")
             # The key of the preset that has filled the form, and the values of its fields.
-            filled = gr.State((first, form.shown_values(PRESETS[first].fields())))
+            preset_state = gr.State((first, form.shown_values(PRESETS[first].fields())))
             lesson = gr.HTML(_lesson(first), elem_id="lesson")
             planned = gr.HTML(macro("plan")(["Estimating the run"], "…", "", ()), elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
@@ -86,7 +86,7 @@ def build(services: Services) -> None:
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.RunPanel(services)
     refresh_on = panel.wire()
-    start_form = _connect_form(services, (preset, filled, lesson), fields, planned, download)
+    start_form = _connect_form(services, (preset, preset_state, lesson), fields, planned, download)
     queue = partial(_start, services, list(form.config_fields(fields)))
     started = start_form.start_on(start, queue, panel.selected)
     run_js(refresh_on(started.success).then, live.REMEMBER_RUN)
@@ -107,14 +107,14 @@ def _connect_form(
     config_fields = form.config_fields(fields)
     names = list(config_fields)
     inputs = list(config_fields.values())
-    preset, filled, lesson = preset_components
-    outputs = [preset, filled, lesson, *inputs]
+    preset, preset_state, lesson = preset_components
+    outputs = [preset, preset_state, lesson, *inputs]
     unchanged = [gr.skip()] * len(outputs)
     questions = gr.State({})
 
     def describe(run: RunEstimate, *values: Any) -> Update:
         """Updates the titles of the folds, and the changes from the preset that filled the form."""
-        # After the values of the inputs comes the state `filled`.
+        # After the values of the inputs comes the state of the preset.
         *field_values, (key, preset_values) = values
         form_values = dict(zip(names, field_values, strict=True))
         is_base_missing = bool(services.models.missing([run.config.base]))
@@ -129,7 +129,7 @@ def _connect_form(
     estimate = partial(_estimate, services, names)
     described = [lesson, download, *(fields[name] for name in form.TITLES)]
     start_form = StartForm(
-        services.jobs.store, [*inputs, filled], planned, estimate, describe, described
+        services.jobs.store, [*inputs, preset_state], planned, estimate, describe, described
     )
 
     def fill_from_link(questions: Questions, request: gr.Request) -> list[Any]:

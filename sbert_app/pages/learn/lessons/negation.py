@@ -210,10 +210,10 @@ def _findings(result: Contrast, contrast_name: str) -> list[str]:
     is_near_half = cross.told_apart <= n // 2 + 1
     half = " Guessing would give half." if is_near_half else ""
     return [
-        f"By the bi-encoder, the {contrast_name} scores above an unrelated sentence in {bi.above_unrelated} of {n} cases, "
-        f"and above the paraphrase in {n - bi.told_apart}.",
-        f"The cross-encoder is {how} here: it puts the paraphrase above the {contrast_name} in {cross.told_apart} of {n} "
-        f"cases, the bi-encoder in {bi.told_apart}.{half}",
+        f"By the bi-encoder, the {contrast_name} scores above an unrelated sentence in {bi.above_unrelated} of {n} "
+        f"cases, and above the paraphrase in {n - bi.told_apart}.",
+        f"The cross-encoder is {how} here: it puts the paraphrase above the {contrast_name} in {cross.told_apart} of "
+        f"{n} cases, the bi-encoder in {bi.told_apart}.{half}",
     ]
 
 
