@@ -143,7 +143,7 @@ class _PairsTab:
         options = [self.open_corpus, self.against, self.duplicate_threshold]
         self.duplicates.wire(self.find_duplicates, options, no_duplicates)
         apply_threshold = self.duplicates.handler(
-            lambda watch, _, *values: self.find_duplicates(watch, *values),
+            lambda watch, _compared, *values: self.find_duplicates(watch, *values),
             no_duplicates,
             unless=lambda compared, open_corpus, against, _: compared != (open_corpus, against),
         )
@@ -187,6 +187,7 @@ class _PairsTab:
     def find_duplicates(
         self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
     ) -> Update:
+        """Finds the sentences that repeat an earlier one, or the ones that are in the corpus ``against``."""
         embeddings = self.services.embeddings
         folder = self.services.temp.new_folder("explore")
         embedded = require_open(open_corpus).embed(embeddings)

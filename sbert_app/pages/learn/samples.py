@@ -120,7 +120,7 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
     sample = gold_sample(context, pairs)
     encoder = context.encoder_of(model)
     sentences = [*sample.first, *sample.second]
-    watch = encoding(context, sentences, model)
+    watch = encoding_stage(context, sentences, model)
     by_pooling = {}
     # One pass serves all poolings. The states of a sentence are (1, T, D); without padding there is
     # no mask.
@@ -157,7 +157,7 @@ def encode_corpus(context: Context, source: str) -> EncodedCorpus:
         pairs = zip(sample.first, sample.second, strict=True)
         sentences = list(dict.fromkeys(chain.from_iterable(pairs)))
     encoder = context.encoder
-    watch = encoding(context, sentences, context.setup.model)
+    watch = encoding_stage(context, sentences, context.setup.model)
     with Timed() as timed:
         vectors = encoder.encode(
             sentences,
@@ -168,7 +168,7 @@ def encode_corpus(context: Context, source: str) -> EncodedCorpus:
     return EncodedCorpus(sentences, vectors, timed, context.setup.data)
 
 
-def encoding(context: Context, sentences: Sequence[str], model: str) -> Watch:
+def encoding_stage(context: Context, sentences: Sequence[str], model: str) -> Watch:
     """The watch of the stage in which a model encodes these sentences."""
     return context.watch.stage(f"Encoding {len(sentences)} sentences with {model}")
 

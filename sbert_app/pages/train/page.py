@@ -230,8 +230,8 @@ def _fill_from_link(
             changes = _sent_sentences(services, token)
             updates = [changes.get(name, gr.skip()) for name in names]
             return [None, NO_PRESET, note(FROM_EXPLORE), *updates]
-        if like := query.get("settings"):
-            run = services.jobs.store.get(like)
+        if run_id := query.get("settings"):
+            run = services.jobs.store.get(run_id)
             check_queueable(run.config)
             updates = form.updates(run.config.to_dict() | {"name": ""}, names)
             return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]

@@ -335,7 +335,7 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
 
 
 def _unit(run: Run) -> str:
-    """Returns the metric of a run, with an arrow in the direction of better values."""
+    """Returns the metric of a run, with an arrow in the direction of better values; the loss until one is measured."""
     metric = RUN_METRICS[run.progress.measure or "loss"]
     return f"{metric.label} {metric.arrow}"
 

@@ -39,7 +39,7 @@ PAIRS = 200
 
 
 class LessonVectors(NamedTuple):
-    """Vectors of the lesson, measured."""
+    """The figures of the lesson's vectors."""
 
     rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float

@@ -30,7 +30,7 @@ from sbert_app.pages.learn.lesson import (
     styled,
     table,
 )
-from sbert_app.pages.learn.samples import Timed, encoding, sample_rows
+from sbert_app.pages.learn.samples import Timed, encoding_stage, sample_rows
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.results.results import data_label
 from training.objectives import training_data
@@ -139,7 +139,7 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
     rows = sample_rows(len(dataset), pairs, context.setup.seed)
     first, second = ([column[row] for row in rows] for column in dataset.columns)
     encoder = context.encoder
-    watch = encoding(context, [*first, *second], context.setup.model)
+    watch = encoding_stage(context, [*first, *second], context.setup.model)
     with Timed() as timed:
         encoded = encoder.encode(
             [*first, *second], on_progress=watch.on_progress, should_stop=watch.should_stop

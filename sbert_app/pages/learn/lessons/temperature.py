@@ -139,7 +139,7 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
     sentences = [all_pairs.first[row] for row in rows]
     sentences += [all_pairs.second[row] for row in rows]
     encoder = context.encoder_of(model)
-    watch = samples.encoding(context, sentences, model)
+    watch = samples.encoding_stage(context, sentences, model)
     vectors = encoder.encode(
         sentences, normalize=False, on_progress=watch.on_progress, should_stop=watch.should_stop
     )
