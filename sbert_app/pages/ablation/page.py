@@ -241,7 +241,9 @@ def _figure(name: str, base: str | None, sweep: Experiment | None) -> Update:
 
 def _name_of(sweep: Experiment) -> str:
     """Returns the label of a sweep in the legend: its base, seeds and steps."""
-    config = sweep.ablation.config(sweep.record.runs[0].label, 0, **sweep.record.changes)
+    # The first variant stands for all.
+    variant = sweep.record.runs[0].label
+    config = sweep.ablation.config(variant, seed=0, **sweep.record.changes)
     base = "" if sweep.ablation.varies_base else f"{config.base}, "
     length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
     return f"here ({base}{format_count(len(sweep.seeds), 'seed')}, {length})"

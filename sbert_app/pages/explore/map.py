@@ -411,7 +411,7 @@ class _MapTab:
     def show_row(
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
-        """Lists the sentences nearest to a row of the table, which has its number first."""
+        """Lists the sentences nearest to the one in a row of the table. Its first cell is the number, from 1."""
         row = int(event.row_value[0]) - 1
         return self._nearest(open_corpus, second, pooling, row)
 

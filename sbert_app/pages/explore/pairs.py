@@ -255,7 +255,10 @@ class _PairsTab:
         }
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
-        """The corpus in which duplicates are found, embedded with the model of the open one."""
+        """The corpus in which duplicates are found, embedded with the model of the open one.
+
+        ``against`` is the id of one of the visitor's corpora, or the name of a data set.
+        """
         embeddings = self.services.embeddings
         if self.services.corpora.list([against]):
             corpus = self.services.corpora.read(against)

@@ -171,7 +171,7 @@ def lessons() -> tuple[Lesson, ...]:
     loaded = []
     for file in asset("lessons").glob("*.json"):
         content = json.loads(file.read_text(encoding="utf-8"))
-        # Lessons are hashable.
+        # Tuples, because lessons are hashable.
         content["text"] = tuple(content["text"])
         content["paper"] = tuple(map(tuple, content["paper"]))
         loaded.append(Lesson(**content))

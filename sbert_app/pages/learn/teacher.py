@@ -218,6 +218,7 @@ def build(services: Services) -> None:
                 link = read_class(values, services.access)
             except UserFacingError as error:
                 return messages.error_message(error), gr.update(visible=False)
+            # The request goes to a route of Gradio. The referer is the page, here without parameters.
             page = request.headers.get("referer", "").partition("?")[0]
             return link.links(page, services.settings), gr.update(visible=True)
 

@@ -292,6 +292,7 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
     )
 
     def preview(watch: Watch, *values: Any) -> Update:
+        # It imports torch, which takes seconds.
         from training.trainer.negatives import PREVIEWED, mine_for
 
         form_values = dict(zip(names, values, strict=True))
