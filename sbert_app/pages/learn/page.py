@@ -294,13 +294,13 @@ class _LearnPage:
         ]
 
     def encode_in_background(self, questions: Questions, class_link: ClassLink) -> None:
-        """Starts a thread that encodes the sentences of the lessons, once, while the user reads the first one."""
+        """Starts a thread that encodes the sentences of the lessons while the user reads the first one."""
         if DOWNLOAD_QUESTION in questions:
             return
         context = _context(self.services, class_link)
 
         def encode() -> None:
-            # A lesson whose data or model is missing shows that itself.
+            # If data or a model is missing, the lesson that needs it says so.
             with suppress(InputError):
                 for source in (samples.EXAMPLES, samples.DATA):
                     samples.encode_corpus(context, source)
