@@ -155,11 +155,11 @@ def compare_trained(trained: dict[str, TrainedRho]) -> str:
     gains = f"training adds {mean_gain:+.1f} and {cls_gain:+.1f}"
     if mean.after <= cls.after:
         return f"{start}; {gains}: here CLS ends at {cls.after:.1f}, no worse than mean at {mean.after:.1f}."
-    catches_up = cls.before < mean.before and cls_gain > mean_gain
-    why = "CLS learns more, but from further back" if catches_up else "mean stays ahead"
-    return (
-        f"{start}; {gains}: {why}, and ends at {cls.after:.1f} where mean ends at {mean.after:.1f}."
-    )
+    if cls.before < mean.before and cls_gain > mean_gain:
+        end = f"CLS learns more, but from further back, and ends at {cls.after:.1f} where mean ends at"
+    else:
+        end = f"CLS ends at {cls.after:.1f}, behind mean at"
+    return f"{start}; {gains}: {end} {mean.after:.1f}."
 
 
 def describe_trained(runs: PrecomputedTable) -> Markup:
