@@ -326,6 +326,7 @@ class _ExplorePage:
         else:
             corpus = embeddings.corpus(embeddings.example())
         key = embeddings.add(corpus)
+        # The user's own vectors are not encoded.
         model = OWN
         if corpus.vectors is None:
             model = encoder_name

@@ -89,7 +89,8 @@ def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     _, singular, directions = np.linalg.svd(vectors - mean, full_matrices=False)
     # Smaller singular values are 0 but for rounding.
     rank = int((singular > singular[0] * 1e-6).sum())
-    return directions[:rank].T / singular[:rank] * np.sqrt(len(vectors) - 1), mean
+    kernel = directions[:rank].T / singular[:rank] * np.sqrt(len(vectors) - 1)
+    return kernel, mean
 
 
 def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
