@@ -186,7 +186,7 @@ def changed_fields(values: Fields, preset_values: Fields) -> Fields:
     changed = {}
     for name, value in values.items():
         is_comparable = name in preset_values and name != "name"
-        # An empty field may be None or "".
+        # An empty field may be None, "" or 0.
         if is_comparable and (value or None) != (preset_values[name] or None):
             changed[name] = value
     return changed

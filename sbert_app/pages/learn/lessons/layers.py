@@ -45,7 +45,10 @@ COLOURS = {"mean": "blue", "max": "orange", "cls": "green"}
 
 
 class Layers(NamedTuple):
-    """ρ ×100 of every layer under every pooling. Layer 0 is the input embeddings."""
+    """ρ ×100 of every layer under every pooling. Layer 0 is the input embeddings.
+
+    Under CLS, layer 0 has the same vector for all sentences, so its ρ is NaN.
+    """
 
     model: str
     by_pooling: dict[str, list[float]]  # pooling -> ρ of layer 0, 1, …, L
