@@ -403,7 +403,7 @@ def run_report(
         run.name,
         used_settings,
         {
-            "Result": [status(run, 0)],
+            "Result": [status(run, ahead=0)],
             "Curves": curves,
             "Evaluations": [_evaluation_table(evaluations)] if evaluations else [],
             "Log": [log(clean(store.log(run_id)))],

@@ -115,6 +115,7 @@ def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Tim
 def prompt_strip(rows: list[PromptResult]) -> go.Figure:
     """ρ ×100 under each prompt, best first; the whisker is the 95% interval of its difference from no prompt."""
     plain = rows[0].rho
+    # From the bottom to the top.
     ordered = sorted(rows, key=lambda row: row.rho)
     estimates = [(row.rho, plain + row.change.low, plain + row.change.high) for row in ordered]
     colours = {"": "orange", NONSENSE: "vermillion"}
