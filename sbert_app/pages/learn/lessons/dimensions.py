@@ -52,7 +52,10 @@ class RhoBySize(NamedTuple):
 
 
 def measure(context: Context, source: str) -> RhoBySize:
-    """``source``: "trained", the setup's model, or "random" weights. InputError if model or data cannot be loaded."""
+    """Measures ρ with fewer and fewer dimensions of a model. InputError if model or data cannot be loaded.
+
+    ``source`` is "trained", the setup's model, or "random" weights.
+    """
     model = RANDOM_WEIGHTS if source == "random" else context.setup.model
     sample = encode_sample(context, model, PAIRS)
     sides = sample.by_pooling["mean"]

@@ -50,7 +50,7 @@ CURVES = {
 
 def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
     """The shipped runs with these defects beside the runs without any, and if requested a run that is trained now."""
-    # As in the shipped runs.
+    # In the order of the shipped runs.
     ordered = tuple(name for name in DEFECTS if name in defects)
     runs: dict[tuple[str, ...], list[DefectRun]] = {(): [], ordered: []}
     for run in shipped().runs:
