@@ -18,20 +18,20 @@ for (const kind of ["pointerdown", "pointerup"]) addEventListener(kind, (event) 
 const rowsOf = (event) => event.points.map((point) => point.customdata).filter((row) => row >= 0);
 let listening = null;
 const listen = (figure) => {
-  if (listening === figure.on) return; // Plotly gives a figure that it begins anew another function
+  if (listening === figure.on) return; // a figure that Plotly has drawn anew has another `on`, and no listeners yet
   listening = figure.on;
   figure.on("plotly_click", (event) => {
     const [row] = rowsOf(event);
     if (row !== undefined) trigger("click", { row });
   });
-  // Plotly reports a selection also when it draws a figure anew: only one that a person has drawn counts.
+  // Plotly also reports a selection when it draws a figure anew. Only a selection that a person has drawn counts.
   let isDrawn = false;
   figure.on("plotly_selecting", () => { isDrawn = true; });
   figure.on("plotly_selected", (event) => {
     if (!event || !isDrawn) return;
     isDrawn = false;
     const rows = rowsOf(event);
-    // Plotly remembers a selection by trace and point, which change with the colours: a layer shows it instead.
+    // Plotly remembers a selection by trace and point, which change with the colours, so a layer shows it instead.
     window.Plotly.update(figure, { selectedpoints: [null] }, { selections: [] });
     found.delete("marked");
     document.querySelector("#map-nearest [data-rows]")?.removeAttribute("data-rows");
@@ -59,8 +59,8 @@ const placeLegend = (figure) => {
   if (isBeside && figure.clientWidth > 0 && figure.clientWidth < NARROW) window.Plotly.relayout(figure, BELOW);
 };
 
-// A name is visible where it lies on no earlier one, one of a fine region when the map is zoomed in; at an edge it moves
-// inwards. The largest region comes first.
+// A name is visible if it overlaps no earlier name, and the name of a fine region only after zooming in. Near an edge of
+// the map a name moves inwards. The names of the largest regions come first.
 const ZOOMED = 2.2, CHARACTER = 6.6, PADDING = 10, HEIGHT = 22;
 const placeNames = (figure) => {
   const { annotations = [], margin, meta } = figure.layout;
@@ -83,7 +83,7 @@ const placeNames = (figure) => {
   });
   if (Object.keys(changes).length > 0) window.Plotly.relayout(figure, changes);
 };
-// A map that was drawn in a hidden tab has its size when it is seen.
+// A map that was drawn in a hidden tab has no size until the tab is open.
 const frame = new ResizeObserver(([{ target }]) => { placeLegend(target); placeNames(target); });
 
 // ---------------------------------------------------------------- layers
@@ -111,7 +111,7 @@ const wantedLayers = () => {
 const isPoints = (trace) => trace.customdata && !trace.meta?.layer;
 const indicesOf = (figure, test) => figure.data.flatMap((trace, index) => (test(trace) ? [index] : []));
 
-// A copy of a trace with those of its points that have one of the rows.
+// A copy of a trace with only the points whose rows are in `order` (row -> place in the layer).
 const pointsOf = (trace, order) => {
   const rows = Array.from(decoded(trace.customdata)), kept = rows.flatMap((row, index) => (order.has(row) ? [index] : []));
   const take = (values) => { const all = decoded(values); return all && kept.map((index) => all[index]); };
@@ -126,7 +126,8 @@ const overlay = (trace, layer, order, ink) => {
   return { ...points, hovertemplate: "", hoverinfo: "skip", marker: { symbol: "circle-open", opacity: 1, color, size, line: { width: 3, color } } };
 };
 
-// Points that Plotly takes for unselected fade, and keep their colour in the legend; in 3-D Plotly selects none.
+// In 2-D the points are marked as not selected, so they fade and keep their colour in the legend. In 3-D Plotly has no
+// selections, so their opacity changes.
 const fade = (figure, isFaded) => {
   const base = indicesOf(figure, isPoints), is3d = figure.layout.scene !== undefined;
   const points = figure.data.filter(isPoints);

@@ -22,7 +22,8 @@
     const shown = new URLSearchParams(location.search).get("job") || "";
     if (status && status.dataset.job !== shown) window.nameInAddress([...OF_FILE, "job"], [...OF_FILE.map(() => ""), status.dataset.job]);
   };
-  // Gradio runs this some frames before it draws what the event before it gave, later still where the browser is busy.
+  // Gradio runs this some frames before it has drawn the update of the previous event, and a busy browser draws later
+  // still. So the run on the page is read again for two seconds.
   window.rememberRun = (looks = 20) => {
     window.nameInAddress(["run"], [document.querySelector("#run-status [data-run]")?.dataset.run]);
     if (looks > 0) setTimeout(window.rememberRun, 100, looks - 1);

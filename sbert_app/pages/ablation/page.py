@@ -56,7 +56,7 @@ RUN_COLUMNS = [
     ("best", "number"),
     ("last", "number"),
 ]
-REPEATS = "Start repeats the figure: the same base, seeds and steps."
+REPEATS_FIGURE = "Start repeats the figure: the same base, seeds and steps."
 KEEP_NAME = """(name, base) => window.nameInAddress(["preset", "base", "sweep"], [name, base || "", ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
@@ -91,10 +91,11 @@ def build(services: Services) -> None:
     with gr.Column(elem_id="sweep"):
         panel = ExperimentPanel(experiments, SWEEP, "sweep", "Your runs of this ablation")
         grid = gr.HTML(elem_id="grid")
-    shows = {"Results": [text, figure, numbers], "Run on this machine": [panel.status, grid]}
-    report_button(services, *of_page("Ablation", shows, [name, figure_base]), "ablation")
+    sections = {"Results": [text, figure, numbers], "Run on this machine": [panel.status, grid]}
+    report_button(services, *of_page("Ablation", sections, [name, figure_base]), "ablation")
 
     def show(sweep: Experiment | None, name: str, base: str | None) -> dict[Any, Output]:
+        """Returns the states of the results, which change with the ablation, its base and the cells of the sweep."""
         values = sorted(sweep.values.items()) if sweep else []
         version = [name, base, sweep and sweep.id, values]
         return {
@@ -107,10 +108,11 @@ def build(services: Services) -> None:
     def start_sweep(visitor: str, *values: Any) -> str:
         return experiments.start(_sweep(*values), visitor).id
 
+    # The name of the ablation and the base of its figure stand above the form.
     fields = inputs[2:]
 
     def fill(request: gr.Request, name: str, figure_base: str | None) -> list[Update]:
-        """Fills in the settings of the figure, or the value in the address if it has one."""
+        """Fills each field with its value in the address, or else with the setting of the figure."""
         updates = _fill(name, figure_base)
         for field, update, value in zip(fields, updates, values_of(fields, request), strict=True):
             if str(field.elem_id) in request.query_params and value != gr.skip():
@@ -126,6 +128,7 @@ def build(services: Services) -> None:
     form.estimate_on(filled.then)
     keep(fields, filled)
     other = name.input(
+        # Without a selected sweep, the newest one of the ablation is shown.
         lambda name: (*_bases(name), None),
         name,
         [figure_base, base_choice, panel.selected],
@@ -173,7 +176,10 @@ def _form(name: gr.Radio, figure_base: gr.Textbox) -> list[Any]:
 
 
 def _bases(name: str, base: str | None = None) -> tuple[str, gr.Radio]:
-    """Returns the base of the figure, by default the first one, and the choice of all bases of an ablation."""
+    """Returns the base of the figure, by default the first one, and the update of the choice of all bases.
+
+    The base is "" if the ablation varies it, or if nothing has been measured.
+    """
     bases = list(precomputed_tables(name))
     if base not in bases:
         base = next(iter(bases), "")
@@ -181,7 +187,10 @@ def _bases(name: str, base: str | None = None) -> tuple[str, gr.Radio]:
 
 
 def _table(name: str, base: str | None) -> PrecomputedTable | None:
-    """Returns the table of an ablation from a base, or from its first one while a base is being chosen."""
+    """Returns the table of an ablation from a base, or from its first one; None if nothing has been measured.
+
+    Until the page has set the base for another ablation, ``base`` belongs to the last one.
+    """
     tables = precomputed_tables(name)
     return tables.get(base or "") or next(iter(tables.values()), None)
 
@@ -190,15 +199,15 @@ def _fill(name: str, figure_base: str | None) -> list[Update]:
     """Returns the updates of the form: the settings of the figure, so that Start repeats it."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
-    base = ""
+    base = DEFAULT_MODEL
     seeds = 3
     steps = STEPS
     if table:
-        base = table.base
+        base = table.base or DEFAULT_MODEL
         seeds = len(table.seeds)
         steps = table.steps
     return [
-        gr.update(value=base or DEFAULT_MODEL, visible=not ablation.varies_base),
+        gr.update(value=base, visible=not ablation.varies_base),
         gr.update(value=seeds),
         gr.update(value=steps),
         gr.update(visible=ablation.needs_labels),
@@ -210,14 +219,14 @@ def _text(name: str, base: str | None, sweep: Experiment | None) -> Markup:
     ablation = ABLATIONS[name]
     table = _table(name, base)
     shipped = ""
-    of_base = ""
+    explanation = ""
     if table:
         shipped = sentence_case(outcome(table.rows))
-        of_base = ablation.of_base.get(table.base, "")
-    here = outcome(sweep.rows) if sweep and sweep.values else ""
-    if sweep and here:
-        here = f"{_name_of(sweep)}: {sentence_case(here)}"
-    return macro("ablation/question")(ablation, shown=shipped, here=here, of_base=of_base)
+        explanation = ablation.of_base.get(table.base, "")
+    here = ""
+    if sweep and sweep.values:
+        here = f"{_name_of(sweep)}: {sentence_case(outcome(sweep.rows))}"
+    return macro("ablation/question")(ablation, shown=shipped, here=here, of_base=explanation)
 
 
 def _figure(name: str, base: str | None, sweep: Experiment | None) -> Update:
@@ -232,14 +241,20 @@ def _figure(name: str, base: str | None, sweep: Experiment | None) -> Update:
 
 def _name_of(sweep: Experiment) -> str:
     """Returns the label of a sweep in the legend: its base, seeds and steps."""
-    config = sweep.ablation.config(sweep.record.runs[0].label, 0, **sweep.record.changes)
+    # The first variant stands for all.
+    variant = sweep.record.runs[0].label
+    config = sweep.ablation.config(variant, seed=0, **sweep.record.changes)
     base = "" if sweep.ablation.varies_base else f"{config.base}, "
     length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
     return f"here ({base}{format_count(len(sweep.seeds), 'seed')}, {length})"
 
 
 def _from_link(request: gr.Request) -> tuple[str, str, gr.Radio, str | None]:
-    """Reads the ablation, the base and the sweep: /ablation?preset=concat&base=raw-bert-mini&sweep=<id>."""
+    """Reads the address: /ablation?preset=concat&base=raw-bert-mini&sweep=<id>.
+
+    Returns the name of the ablation, the base of its figure, the choice of bases, and the id of the
+    sweep, or None.
+    """
     query = request.query_params
     preset = query.get("preset")
     name = preset if preset in ABLATIONS else OPENING
@@ -254,6 +269,7 @@ def _sweep(
     steps: float | None,
     data: str,
 ) -> ExperimentRecord:
+    """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
     changes: dict[str, Any] = table.changes if table else {}
@@ -268,6 +284,7 @@ def _sweep(
 
 
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
+    """Returns the estimate of the first run of a sweep, and the function that renders the plan of all runs."""
     estimate = experiments.estimate(_sweep(*values))
     first = next(iter(estimate.estimates.values()))
     return first, partial(plan_of, estimate, differences=_differences(*values))
@@ -281,7 +298,7 @@ def _differences(
     steps: float | None,
     data: str,
 ) -> list[str] | None:
-    """Returns the fields that differ from the settings of the figure, or None without a figure."""
+    """Returns the fields that differ from the settings of the figure; None if there is no figure to repeat."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
     if table is None:
@@ -303,9 +320,8 @@ def source_of(table: PrecomputedTable) -> Markup:
     """Renders the origin of the precomputed figures: runs, seeds, steps, machine, day, command."""
     settings = table.settings
     machine = table.machine
-    runs = format_count(len(table.runs), "run")
     seeds = format_count(len(table.seeds), "seed")
-    summary = f"{runs}, {seeds}"
+    summary = f"{format_count(len(table.runs), 'run')}, {seeds}"
     # Variants may differ in the number of steps.
     steps = sorted({run.steps for run in table.runs})
     length = f"{steps[0]:,}"
@@ -320,8 +336,8 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # All runs had the same number of rows.
-    if {"train_data", "batch_size"} <= set(settings):
+    # Settings that all variants share; then all runs had the same rows.
+    if "train_data" in settings and "batch_size" in settings:
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
     facts = {
@@ -341,14 +357,18 @@ def source_of(table: PrecomputedTable) -> Markup:
 
 
 def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
-    """Returns the value of a setting, or each value with its variants if they differ."""
+    """Returns the value of a setting, or each value with its variants if they differ.
+
+    ``form`` formats a value.
+    """
     if name in table.settings:
         return form.format(table.settings[name])
-    grid = ABLATIONS[table.ablation]
+    ablation = ABLATIONS[table.ablation]
+    # value -> the labels of its variants
     variants: dict[str, list[str]] = {}
     for variant in dict.fromkeys(run.variant for run in table.runs):
-        value = form.format(getattr(grid.config(variant, 0), name))
-        label, _, _ = grid.variants[variant].label.partition(":")
+        value = form.format(getattr(ablation.config(variant, seed=0), name))
+        label, _, _ = ablation.variants[variant].label.partition(":")
         variants.setdefault(value, []).append(label)
     return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())
 
@@ -375,7 +395,7 @@ def statistics_of(parts: Mapping[str, Sequence[VariantRow]]) -> Markup:
         parts: the rows of each source, by its name in the legend.
     """
     sources = list(parts.values())
-    # A row for each variant that any source has measured.
+    # The rows of each variant, one from each source, if any source has measured the variant.
     lines = [line for line in zip(*sources, strict=True) if any(row.summary for row in line)]
     return render(
         "ablation/templates/statistics.html",
@@ -391,7 +411,11 @@ def plan_of(
     rate: TrainingRate | None,
     differences: Sequence[str] | None = None,
 ) -> Markup:
-    """Renders the work of a sweep, its time, the disk space of its models, and how it differs from the figure."""
+    """Renders the work of a sweep, its time, the disk space of its models, and how it differs from the figure.
+
+    Args:
+        differences: see `_differences`.
+    """
     first = next(iter(estimate.estimates.values()))
     variants = format_count(len(estimate.estimates), "variant")
     seeds = format_count(estimate.seeds, "seed")
@@ -405,7 +429,7 @@ def plan_of(
     if differences:
         notes.insert(0, f"Differs from the figure: {', '.join(differences)}.")
     elif differences is not None:
-        notes.insert(0, REPEATS)
+        notes.insert(0, REPEATS_FIGURE)
     if rate is None:
         return estimate_plan(facts, None, "", notes)
     return estimate_plan(facts, estimate.seconds(rate), rate.source, notes)
@@ -413,6 +437,7 @@ def plan_of(
 
 def grid_of(sweep: Experiment) -> Markup:
     """Renders a table of variants by seeds. Each cell shows the result of its run and links to it."""
+    # The plan of a run is labelled by the key of its variant.
     cells = {(cell.plan.label, cell.plan.seed): cell for cell in sweep.cells}
     rows = []
     for name, variant in sweep.ablation.variants.items():
@@ -425,6 +450,7 @@ def experiment_report(experiment: Experiment) -> Report:
     record = experiment.record
     runs = []
     for cell in experiment.cells:
+        # The main metric before the run, at its best and at its end.
         metrics: list[float | None] = [None] * 3
         if cell.run:
             progress = cell.run.progress

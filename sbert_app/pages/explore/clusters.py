@@ -15,7 +15,7 @@ from sbert_app.pages.explore.open_corpus import (
     OpenCorpus,
     Shared,
     current_clusters,
-    opened,
+    require_open,
     shorten,
 )
 from sbert_app.services.background.watch import Watch
@@ -43,11 +43,10 @@ CLUSTERING_NOTES = {
     HIERARCHICAL: "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and "
     "again. The tree is kept: cutting it elsewhere takes no time.",
 }
-OF_TREE = "Hierarchical (average linkage)"
 METHODS = [
     ("Density (HDBSCAN)", HDBSCAN),
     ("k-means (mini-batch)", K_MEANS),
-    (OF_TREE, HIERARCHICAL),
+    ("Hierarchical (average linkage)", HIERARCHICAL),
 ]
 BY_COSINE = "cosine"
 BY_NUMBER = "number"
@@ -133,16 +132,15 @@ class _ClustersTab:
         inputs = [self.open_corpus, self.method, self.smallest, self.cut, self.cosine, self.number]
         results = [self.table, self.download, self.shown_for]
         outputs = [*results, self.clustering, self.is_waiting]
-        bounds = [self.smallest, self.cut, self.cosine, self.number]
         gr.on(
             [self.method.change, self.cut.change],
-            _show_bounds,
+            _show_controls,
             [self.method, self.cut],
-            bounds,
+            [self.smallest, self.cut, self.cosine, self.number],
             **event_options(queue=False),
         )
         cleared = self.open_corpus.change(
-            self.opened, None, [self.task.status, *results], **event_options(queue=False)
+            self.clear, None, [self.task.status, *results], **event_options(queue=False)
         )
         edits = [
             self.task.start.click,
@@ -168,23 +166,25 @@ class _ClustersTab:
                 yield {self.task.status: FINDING}
                 yield from find(request, *values)
 
-        def go_on(request: gr.Request, is_waiting: bool, *values: Any) -> Iterator[Update]:
+        def resume(request: gr.Request, is_waiting: bool, *values: Any) -> Iterator[Update]:
+            """Finds the clusters of a corpus that was just opened, if the tab was opened before it."""
             yield {self.is_waiting: False}
             if is_waiting:
                 yield from visit(request, *values)
 
         self.task.on(self.task.tab.select, visit, [self.shown_for, *inputs], outputs)
-        self.task.on(cleared.then, go_on, [self.is_waiting, self.shown_for, *inputs], outputs)
+        self.task.on(cleared.then, resume, [self.is_waiting, self.shown_for, *inputs], outputs)
         self.task.on(edits, find, inputs, outputs)
 
-    def opened(self) -> Update:
+    def clear(self) -> Update:
         """Clears the clusters of the last corpus when another one is opened."""
         return {self.task.status: PRESS_BUTTON, self.shown_for: None, **self._no_clusters()}
 
     def find(self, watch: Watch, open_corpus: OpenCorpus | None, *controls: Any) -> Update:
         method, smallest, cut, cosine, number = controls
         embeddings = self.services.embeddings
-        embedded = opened(open_corpus).embed(embeddings)
+        embedded = require_open(open_corpus).embed(embeddings)
+        # HDBSCAN takes no number of clusters and ignores it.
         count = None
         if method == K_MEANS or cut == BY_NUMBER:
             count = min(int(number), len(embedded))
@@ -206,12 +206,12 @@ class _ClustersTab:
         return {self.table: "", self.download: hidden()}
 
 
-def _show_bounds(method: str, cut: str) -> list[Any]:
+def _show_controls(method: str, cut: str) -> list[Any]:
     """Shows the controls of a method: the smallest size, the way to cut the tree, the cosine, the number."""
     is_tree = method == HIERARCHICAL
-    by_cosine = is_tree and cut == BY_COSINE
-    by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
-    visibility = (method == HDBSCAN, is_tree, by_cosine, by_number)
+    has_cosine = is_tree and cut == BY_COSINE
+    has_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
+    visibility = (method == HDBSCAN, is_tree, has_cosine, has_number)
     return [gr.update(visible=is_visible) for is_visible in visibility]
 
 
@@ -219,12 +219,12 @@ def clusters_status(
     groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float
 ) -> Markup:
     """Renders the number of clusters, the number of sentences outside of them, and the method."""
-    clusters = [group for group in groups if group.number]
+    numbered = [group for group in groups if group.number]
     return macro("explore/clusters_status")(
-        clusters=len(clusters),
+        clusters=len(numbered),
         sentences=len(embedded),
         unclustered=_unclustered(groups),
-        singletons=sum(len(group.rows) == 1 for group in clusters),
+        singletons=sum(len(group.rows) == 1 for group in numbered),
         method=CLUSTERING_NOTES[method],
         seconds=seconds,
     )
@@ -244,4 +244,5 @@ def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
 
 
 def _unclustered(groups: Sequence[Cluster]) -> int:
+    """Returns the number of sentences in no cluster. Their group, the noise, has the number 0."""
     return sum(len(group.rows) for group in groups if not group.number)

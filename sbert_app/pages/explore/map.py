@@ -37,7 +37,7 @@ from sbert_app.pages.explore.open_corpus import (
     SelectedRows,
     Shared,
     current_clusters,
-    opened,
+    require_open,
 )
 from sbert_app.pages.explore.selected import SelectedPanel
 from sbert_app.services.background.watch import Watch
@@ -89,16 +89,18 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         watch: Watch, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any
     ) -> Update:
         embeddings = services.embeddings
-        embedded = opened(open_corpus).embed(embeddings)
+        embedded = require_open(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
         labels = current_clusters(embeddings, embedded, clustering, watch)
         neighbours, min_dist, seed = values
+        # The value of an empty number field is None.
+        map_settings = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
         path = services.temp.new_folder("explore") / "atlas.parquet"
         points = export_atlas(
             embedded,
             describe_clusters(embedded, labels),
             path,
-            MapSettings(2, int(neighbours), float(min_dist), int(seed or 0)),
+            map_settings,
             embeddings.cache,
             embeddings.home,
             embeddings.limits,
@@ -124,10 +126,11 @@ class _MapTab:
         self.open_corpus = shared.open_corpus
         self.clustering = shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
-        # The `_version` of the map on the page: Gradio may send one change twice.
-        self.current = gr.State(None)
-        # The key of the corpus whose map, selection and settings are on the page.
-        self.of_corpus = gr.State("")
+        # The `_version` of the map on the page, with which an event that changes nothing on it is
+        # skipped: Gradio may send one change twice.
+        self.drawn_version = gr.State(None)
+        # The key of the corpus whose map, selection and settings are on the page; "" at first.
+        self.last_corpus = gr.State("")
         with gr.Row(elem_classes="map-tools"):
             stop = self._build_tools()
         with gr.Row(elem_id="map-area"):
@@ -152,8 +155,8 @@ class _MapTab:
                 self._build_settings()
             with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
                 _build_export(services, shared, [self.neighbours, self.min_dist, self.seed])
-        stopped = "stopped: change any control to draw again."
-        self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
+        message = "stopped: change any control to draw again."
+        self.task = MeasureTab(services, "map", status, stop=stop, stopped=message)
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
         # Plots of few points in the form that the browser gets, which takes a tenth of a second to
         # make.
@@ -245,25 +248,29 @@ class _MapTab:
             self.pairs,
             self.names,
         ]
-        inputs = [self.current, self.open_corpus, self.clustering, *controls]
-        # After a stop the last map stays.
-        stopped: Update = {self.current: None}
-        empty = {**stopped, self.plot: hidden()}
+        inputs = [self.drawn_version, self.open_corpus, self.clustering, *controls]
+        # After a stop the last map stays. Any change draws again.
+        on_stop: Update = {self.drawn_version: None}
+        empty = {**on_stop, self.plot: hidden()}
 
-        def is_drawn(
-            current: Any, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any
+        def is_up_to_date(
+            drawn_version: Any,
+            open_corpus: OpenCorpus | None,
+            clustering: ClusterSettings,
+            *values: Any,
         ) -> bool:
+            """Whether the map is on the page, or there is no corpus to draw yet."""
             if open_corpus is None:
                 return True
-            return current == _version(open_corpus, clustering, MapControls(*values))
+            return drawn_version == _version(open_corpus, clustering, MapControls(*values))
 
-        draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
+        draw = self.task.handler(self.draw, empty, on_stop, unless=is_up_to_date)
         draw_at = partial(
             self.task.on, handler=draw, inputs=inputs, outputs=empty, concurrency_limit=4
         )
 
-        offered = [
-            self.of_corpus,
+        corpus_outputs = [
+            self.last_corpus,
             self.colour,
             self.query,
             self.pairs,
@@ -274,9 +281,13 @@ class _MapTab:
             self.panel.words,
             *self.panel.outputs,
         ]
-        state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
-        opened = self.open_corpus.change(self.opened, state, offered, **event_options())
-        draw_at(opened.then)
+        changed = self.open_corpus.change(
+            self.show_corpus,
+            [self.open_corpus, self.last_corpus, self.panel.selection, self.colour],
+            corpus_outputs,
+            **event_options(),
+        )
+        draw_at(changed.then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
         self.colour.input(
@@ -300,47 +311,47 @@ class _MapTab:
             self.query.change,
         ]
         draw_at(edits)
-        clicked = [self.open_corpus, self.second, self.pooling]
-        self.events.click(self.show_clicked, clicked, [self.nearest, self.lists], **event_options())
-        self.panel.table.select(
-            self.show_row, clicked, [self.nearest, self.lists], **event_options()
-        )
+        models = [self.open_corpus, self.second, self.pooling]
+        lists = [self.nearest, self.lists]
+        self.events.click(self.show_clicked, models, lists, **event_options())
+        self.panel.table.select(self.show_row, models, lists, **event_options())
 
-    def opened(
-        self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str
+    def show_corpus(
+        self,
+        open_corpus: OpenCorpus | None,
+        last_corpus: str,
+        selection: SelectedRows,
+        colour: str,
     ) -> Update:
         """Offers the columns and pairs of a corpus that was just opened.
 
         The colour and the selection stay if only the model is another one, but not for another
-        corpus.
+        corpus. ``last_corpus`` is "" when the first corpus is opened.
         """
         if open_corpus is None:
             return {self.nearest: gr.skip()}
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
         choices = _colours(corpus)
         is_offered = colour in [value for _, value in choices]
-        is_same_corpus = before == open_corpus.corpus
-
+        is_same_corpus = last_corpus == open_corpus.corpus
+        # The address may name a colour for the first corpus.
+        keeps_colour = is_offered and (is_same_corpus or not last_corpus)
+        if not keeps_colour:
+            colour = first_colour(corpus)
         has_pairs = corpus.gold is not None
         update: Update = {
-            self.of_corpus: open_corpus.corpus,
+            self.last_corpus: open_corpus.corpus,
+            self.colour: gr.Dropdown(choices, value=colour),
+            self.query: _query_field(colour),
             self.pairs: gr.Checkbox(visible=has_pairs, value=has_pairs),
             self.nearest: HINT,
-            **self.panel.opened(open_corpus, picked),
+            **self.panel.show_corpus(open_corpus, selection),
         }
-        if is_offered and is_same_corpus:
-            update[self.query] = gr.skip()
-        elif is_offered and not before:
-            # The address names the colour.
-            update[self.query] = _query_field(colour)
-        else:
-            colour = first_colour(corpus)
-            update[self.query] = _query_field("")
-        update[self.colour] = gr.Dropdown(choices, value=colour)
         if not is_same_corpus:
             update[self.plot] = hidden()
             update[self.task.status] = messages.waiting("Drawing the map …")
-            if before:
+            # The address may also name a second model and words for the first corpus.
+            if last_corpus:
                 update[self.second] = NO_MODEL
                 update[self.panel.words] = ""
         return update
@@ -348,7 +359,7 @@ class _MapTab:
     def draw(
         self,
         watch: Watch,
-        _: Any,
+        _drawn_version: Any,
         open_corpus: OpenCorpus,
         clustering: ClusterSettings,
         *values: Any,
@@ -374,11 +385,13 @@ class _MapTab:
                 colouring = compute_colouring(
                     self.services, open_corpus, controls, clustering, watch
                 )
+                # The map of a large corpus shows some of its sentences.
                 if result.rows is not None and colouring is not None:
                     colouring = colouring.of(result.rows)
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
+            # The key has neither the gold scores of pairs nor the settings of the clusters.
             has_pairs = result.embedded[0].corpus.gold is not None
             depends_on_more = has_pairs or controls.colour in (CLUSTER, QUERY)
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
@@ -386,7 +399,7 @@ class _MapTab:
         return {
             self.task.status: self._map_status(result, controls),
             self.plot: visible(plot),
-            self.current: _version(open_corpus, clustering, controls),
+            self.drawn_version: _version(open_corpus, clustering, controls),
         }
 
     def show_clicked(
@@ -398,7 +411,7 @@ class _MapTab:
     def show_row(
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
-        """Lists the sentences nearest to a row of the table, which has its number first."""
+        """Lists the sentences nearest to the one in a row of the table. Its first cell is the number, from 1."""
         row = int(event.row_value[0]) - 1
         return self._nearest(open_corpus, second, pooling, row)
 
@@ -418,6 +431,7 @@ class _MapTab:
         return html, gr.Tabs(selected=NEAREST_TO_POINT)
 
     def _map_status(self, result: MapResult, controls: MapControls) -> str:
+        """Renders the status of a map, with the run if the second model is one."""
         gold = result.embedded[0].corpus.gold
         pairs = None
         if gold is not None and controls.pairs:
@@ -448,4 +462,5 @@ def _query_field(colour: str) -> Any:
 def _version(
     open_corpus: OpenCorpus, clustering: ClusterSettings, controls: MapControls
 ) -> tuple[Any, ...]:
+    """Returns what a map depends on; the settings of the clusters only if they colour it."""
     return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

@@ -31,7 +31,14 @@ COLUMN = "column:"
 
 
 class MapControls(NamedTuple):
-    """The values of the controls of the tab, in order. ``pooling`` is for the second model; "" means its own."""
+    """The values of the controls of the tab, in order.
+
+    Attributes:
+        second: the name of the second model; "" for one map.
+        pooling: the pooling of the second model; "" means its own.
+        pairs: whether pairs with a gold score are drawn as lines.
+        names: whether names are written onto the map.
+    """
 
     colour: str
     query: str
@@ -47,9 +54,9 @@ class MapControls(NamedTuple):
     @property
     def settings(self) -> MapSettings:
         dimensions = 2 if self.dimensions == "2-D" else 3
-        return MapSettings(
-            dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0)
-        )
+        # The value of an empty number field is None.
+        seed = int(self.seed or 0)
+        return MapSettings(dimensions, int(self.neighbours), float(self.min_dist), seed)
 
     @property
     def second_model(self) -> ModelName | None:
@@ -66,28 +73,28 @@ def make_figure(
     """Draws one map, or two side by side.
 
     Args:
-        topics: coarse and fine regions, whose keywords are written onto the map.
+        topics: coarse and fine regions, whose keywords are written onto the map; empty if no names
+            are written.
     """
-    named = [topic_labels(layer) for layer in topics]
+    layers = [topic_labels(regions) for regions in topics]
     # Names that explain the colours take the place of the coarse topics.
-    if isinstance(colouring, Labels) and controls.colour in (CLUSTER, TOPIC):
-        named[:1] = [colouring]
-    elif isinstance(colouring, Labels) and named:
-        named[:1] = [named_by(colouring, topics[1])]
+    if layers and isinstance(colouring, Labels):
+        has_titles = controls.colour in (CLUSTER, TOPIC)
+        layers[0] = colouring if has_titles else named_by(colouring, topics[1])
     corpus = result.embedded[0].corpus
     gold = corpus.gold if controls.pairs else None
     lines = []
     if gold is not None:
-        others = gold.rows[gold.gold < SIMILAR]
+        dissimilar = gold.rows[gold.gold < SIMILAR]
         similar = gold.rows[gold.gold >= SIMILAR]
-        lines.append(figures.PairLines("gold below 4", others, strong=False))
+        lines.append(figures.PairLines("gold below 4", dissimilar, strong=False))
         lines.append(figures.PairLines("gold 4 or more", similar, strong=True))
     names = []
     for points in result.maps:
-        of_map = []
-        for depth, labels in enumerate(named):
-            of_map += figures.names_at(points, labels, depth)
-        names.append(of_map)
+        names_of_map = []
+        for depth, labels in enumerate(layers):
+            names_of_map += figures.names_at(points, labels, depth)
+        names.append(names_of_map)
     data = figures.MapData(
         result.maps,
         map_titles(result),
@@ -107,25 +114,26 @@ def topic_labels(topics: Topics) -> Labels:
     """Returns the topic of each point by its keywords. Regions with equal keywords are one topic."""
     names = topics.names
     by_point = [names[label] or BLANK for label in topics.labels.tolist()]
+    # With this limit no topics are merged.
     return make_labels("topic", by_point, limit=len(names))
 
 
 def named_by(colouring: Labels, topics: Topics) -> Labels:
     """Names regions by the values of a column.
 
-    A value names the region with most of its points if at least half of the points there have it.
+    The region with most of the points of a value gets its name if at least half of the points of
+    the region have this value.
     """
-    labels = topics.labels
-    groups = len(colouring.names)
-    # The number of points of each value in each region, int64 (regions, groups).
-    in_regions = [colouring.groups[labels == region] for region in range(labels.max() + 1)]
-    counts = np.stack([np.bincount(members, minlength=groups) for members in in_regions])
+    regions = topics.labels
+    # The number of points with each value in each region, int64 (regions, values).
+    counts = np.zeros((regions.max() + 1, len(colouring.names)), dtype=np.int64)
+    np.add.at(counts, (regions, colouring.groups), 1)
     names = [""] * len(counts)
-    for group, region in enumerate(counts.argmax(axis=0).tolist()):
-        prevails = 2 * counts[region, group] >= counts[region].sum()
-        if prevails and not colouring.is_rest(group):
-            names[region] = colouring.names[group]
-    return Labels(colouring.title, names, labels.astype(np.int32))
+    for value, region in enumerate(counts.argmax(axis=0).tolist()):
+        prevails = 2 * counts[region, value] >= counts[region].sum()
+        if prevails and not colouring.is_rest(value):
+            names[region] = colouring.names[value]
+    return Labels(colouring.title, names, regions.astype(np.int32))
 
 
 def compute_colouring(
@@ -135,23 +143,27 @@ def compute_colouring(
     clustering: ClusterSettings,
     watch: Watch,
 ) -> Colouring:
-    """Returns the colouring of all sentences: by cluster, by cosine to a query, by a column of the corpus, or none."""
+    """Returns the colouring of all sentences by cluster, by cosine to a query, or by a column; None for one colour."""
     embedded = open_corpus.embed(services.embeddings)
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
         labels = current_clusters(services.embeddings, embedded, clustering, watch)
         names = {NOISE: BLANK}
         for label, words in keywords(embedded.corpus.sentences, labels, TITLE_KEYWORDS).items():
-            if label != NOISE:
-                names[label] = f"{label + 1}: {', '.join(words)}".removesuffix(": ")
+            if label == NOISE:
+                continue
+            names[label] = str(label + 1)
+            if words:
+                names[label] += f": {', '.join(words)}"
         return make_labels("cluster", [names[label] for label in labels.tolist()])
     if controls.colour == QUERY and controls.query.strip():
         encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
         query = encoder.encode([controls.query])[0]
         return Scale("cosine to the query", np.asarray(embedded.vectors @ query))
-    name = (controls.colour or "").removeprefix(COLUMN)
+    colour = controls.colour or ""
+    name = colour.removeprefix(COLUMN)
     columns = embedded.corpus.columns
-    if name not in columns:
+    if not colour.startswith(COLUMN) or name not in columns:
         return None
     return make_colouring(name, columns[name])
 
@@ -165,7 +177,12 @@ def first_colour(corpus: Corpus) -> str:
 def map_status(
     result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None
 ) -> Markup:
-    """Renders the size of the map and its time. ``run`` has name, base and is_base of the run on the second map."""
+    """Renders the size of the map and its time.
+
+    Args:
+        run: the name of the run whose model is on the second map, its base, and is_base: whether
+            the first map is of the base. None if there is no run.
+    """
     titles = ""
     if len(result.maps) == 2:
         titles = "; ".join(map_titles(result)) + "."
@@ -173,6 +190,7 @@ def map_status(
         "explore/templates/map_status.html",
         result=result,
         shorten=shorten,
+        # str.capitalize would change the names of the models.
         titles=titles[:1].upper() + titles[1:],
         moved=moved_neighbours(result),
         pairs=pairs,
@@ -182,6 +200,7 @@ def map_status(
 
 def map_titles(result: MapResult) -> list[str]:
     """Returns the title of each map, such as "before: all-MiniLM-L6-v2, mean"."""
+    # Without a second model there is no "after".
     maps = zip(("before", "after"), result.embedded, strict=False)
     return [f"{when}: {embedded.model}, {embedded.pooling}" for when, embedded in maps]
 
@@ -197,13 +216,15 @@ def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
             caption = f"Nearest under {corpus.model}, {corpus.pooling}"
         rows = [(cosine, shorten(sentences[other])) for cosine, other in others]
         lists.append({"caption": caption, "rows": rows})
+    # On the map, the nearest sentences under the first model are circled.
     marked = [row, *(other for _, other in neighbours[0])]
     return macro("explore/nearest")(lists, marked, shorten(sentences[row]))
 
 
 def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:
     """Returns the cosines and the rows of the sentences nearest to a sentence of the corpus, without itself."""
-    vector = embedded.vectors[row : row + 1]
+    vector = embedded.vectors[row : row + 1]  # (1, D)
+    # One more, as the nearest sentence is usually the sentence itself.
     cosines, rows = embedded.index.nearest(vector, min(NEAREST + 1, len(embedded)))
     nearest_rows = zip(cosines[0].tolist(), rows[0].tolist(), strict=True)
     others = [(cosine, other) for cosine, other in nearest_rows if other != row]

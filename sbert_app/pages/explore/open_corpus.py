@@ -35,6 +35,7 @@ class OpenCorpus:
         corpus: the key of the corpus in the embedding cache.
         model: the model of the vectors; `OWN` for the user's own vectors.
         query_model: the model that encodes queries; by default ``model``.
+        is_example: whether the corpus is the one with which the page opens.
     """
 
     corpus: str
@@ -44,7 +45,7 @@ class OpenCorpus:
 
     def query_encoder(self, models: ModelCache, dimension: int) -> VectorModel:
         """Returns the encoder of queries. Raises InputError if its vectors have another dimension than the corpus."""
-        encoder = models.get(self.query_model or self.model, VectorModel, None, "query")
+        encoder = models.get(self.query_model or self.model, VectorModel, role="query")
         if encoder.dimension != dimension:
             raise InputError(
                 f"your vectors have {dimension} dimensions, and {encoder.name} gives {encoder.dimension}: choose the "
@@ -57,7 +58,7 @@ class OpenCorpus:
         return embeddings.embed(self.corpus, self.model)
 
 
-def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
+def require_open(open_corpus: OpenCorpus | None) -> OpenCorpus:
     """Returns the open corpus. Raises InputError before the first one is open."""
     if open_corpus is None:
         raise InputError("no corpus is open yet.")
@@ -67,7 +68,7 @@ def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
 def current_clusters(
     embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch
 ) -> np.ndarray:
-    """Returns the cluster of each sentence of a corpus, int64 (N,), as `clustering.cluster` numbers them."""
+    """Returns the cluster of each sentence of a corpus, int64 (N,), with the numbers of `clustering.cluster`."""
     return cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)
 
 
@@ -80,7 +81,8 @@ class Shared:
         clustering: the gr.State of the `ClusterSettings` of the clusters on the page and of the
             colours of the map.
         corpus_ids: the gr.BrowserState of the ids of the corpora that this browser has opened.
-        counts: the gr.State of the numbers of rows and duplicates that the tab of duplicates found.
+        counts: the gr.State of a text with the numbers of rows and duplicates that the tab Pairs
+            and duplicates has found; "" until then.
     """
 
     open_corpus: Any
@@ -98,7 +100,7 @@ class SelectedRows:
 
 
 def kept_choice(key: str, record: KeptCorpus) -> tuple[str, str]:
-    """Returns a corpus of the visitor as a choice of a dropdown."""
+    """Returns a corpus of the visitor as a choice of a dropdown, (label, id)."""
     sentences = format_count(record.sentences, "sentence")
     return f"{record.name} ({sentences}, {format_time(record.created)})", key
 

@@ -50,7 +50,7 @@ from training.names import DataName
 TAGLINE = "See what a collection of sentences is about: similar sentences lie close together."
 # The length of the list of a browser's corpora.
 MOST_LISTED = 20
-# (function that builds the tab, title, id)
+# (function that builds the tab, title, id). The tab Map also has the search, beside the map.
 TABS: tuple[tuple[Callable[[Services, Shared], None], str, str], ...] = (
     (partial(map_tab.build, build_search=search.build), "Map", "map"),
     (pairs.build, "Pairs and duplicates", "pairs"),
@@ -69,10 +69,13 @@ SOURCES = (
     ("Data set", DATA),
     ("Your corpora", YOURS),
 )
+# The choice of vectors for a file without vectors of its own.
 ENCODED = ("encoded by the model below", "")
+NO_CORPUS = ("none yet", "")
 # Values that some corpora open with; like the initial values of the page they are left out of the
 # address.
 PASSING = {"map-colour": ["topic"], "map-words": [""], "search-query": [""]}
+# JavaScript that dims the tabs ("true"), or ends it ("false").
 DIM = "() => window.dim(['explore-tabs'], {})"
 # The name of a corpus from pasted text.
 PASTED = "pasted text.txt"
@@ -119,8 +122,12 @@ class _ExplorePage:
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart
         # of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
-        clustering = gr.State(ClusterSettings())
-        self.shared = Shared(self.open_corpus, clustering, self.corpus_ids, gr.State(""))
+        self.shared = Shared(
+            open_corpus=self.open_corpus,
+            clustering=gr.State(ClusterSettings()),
+            corpus_ids=self.corpus_ids,
+            counts=gr.State(""),
+        )
         gr.HTML(messages.heading("Explore", TAGLINE))
         with gr.Row(elem_classes="explore-head"):
             status = gr.HTML(
@@ -142,7 +149,8 @@ class _ExplorePage:
                             "Stop", visible=False, elem_id="corpus-stop", min_width=120
                         )
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
-        self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
+        self.tab = MeasureTab(services, "corpus", status, start, stop, stopped=stopped)
+        # Open is disabled while a file is uploaded.
         self.panel.hold([start])
 
     def _build_sources(self) -> None:
@@ -154,9 +162,9 @@ class _ExplorePage:
             visible=False,
             elem_id="corpus-text",
         )
-        with gr.Column(visible=False) as self.of_file:
+        with gr.Column(visible=False) as self.file_controls:
             self.upload = gr.File(label="Your file", height=130, elem_id="corpus-file")
-            self.panel = FilePanel(self.services, self.upload, "corpus", "explore")
+            self.panel = FilePanel(self.services, self.upload, "corpus", page="explore")
             self.vectors = gr.Dropdown(
                 [ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors"
             )
@@ -170,21 +178,23 @@ class _ExplorePage:
         self.data = open_dropdown(
             "Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data"
         )
-        with gr.Row(visible=False) as self.yours:
+        with gr.Row(visible=False) as self.own_controls:
             hint = "Files and texts that this browser has opened. They are deleted after a day."
-            none = [("none yet", "")]
-            self.own_corpus = open_dropdown("Your corpora", none, hint, elem_id="corpus", scale=3)
+            self.own_corpus = open_dropdown(
+                "Your corpora", [NO_CORPUS], hint, elem_id="corpus", scale=3
+            )
             self.forget = gr.Button("Delete it", elem_id="corpus-delete", min_width=90)
 
     def wire(self, tabs: gr.Tabs) -> None:
-        named = [self.source, self.data, self.own_corpus, self.model, self.pooling]
-        inside = inputs_of(tabs, gr.Textbox)
+        corpus_controls = [self.source, self.data, self.own_corpus, self.model, self.pooling]
+        tab_controls = inputs_of(tabs, gr.Textbox)
+        # A pasted text and an upload are lost in a reload.
         passing: dict[Any, Any] = {self.source: (TEXT, FILE)}
-        for control in inside:
+        for control in tab_controls:
             if control.elem_id in PASSING:
                 passing[control] = PASSING[control.elem_id]
-        restored = remember([*named, *inside], tabs, passing)
-        # The values of a `CorpusChoice`, then the others of `open`.
+        restored = remember([*corpus_controls, *tab_controls], tabs, passing)
+        # The values of a `CorpusChoice`, then the model, the pooling and the ids.
         inputs = [
             self.source,
             self.text,
@@ -201,21 +211,28 @@ class _ExplorePage:
         self.source.change(
             self.show_source,
             self.source,
-            [self.text, self.data, self.yours, self.of_file],
+            [self.text, self.data, self.own_controls, self.file_controls],
             **event_options(queue=False, trigger_mode="multiple"),
         )
-        taken = [self.source, self.of_file, self.upload, *self.panel.outputs]
-        restored = restored.then(self.take, None, taken, **event_options(queue=False))
+        restored = restored.then(
+            self.take,
+            None,
+            [self.source, self.file_controls, self.upload, *self.panel.outputs],
+            **event_options(queue=False),
+        )
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.offer_vectors, self.upload, self.vectors, **event_options())
         counts = self.shared.counts
         counts.change(
             self.show_counts, [self.open_corpus, counts], self.tab.status, **event_options()
         )
-        opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
-        own = [self.own_corpus, self.corpus_ids]
-        listed = [self.source, self.corpus_ids]
-        deleted = self.forget.click(self.delete, own, listed, **event_options(queue=False))
+        deleted = self.forget.click(
+            self.delete,
+            [self.own_corpus, self.corpus_ids],
+            [self.source, self.corpus_ids],
+            **event_options(queue=False),
+        )
+        outputs = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
         # The tabs show the last corpus, dimmed, until another one is open. Listeners run in order,
         # so this one comes before those that end the dimming.
         run_js([self.tab.start.click, self.own_corpus.input], DIM.format("true"))
@@ -226,10 +243,10 @@ class _ExplorePage:
             (deleted.then, self.open_and_fold),
         ):
             ended = self.tab.on(
-                event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4
+                event, self.tab.handler(work, {}), inputs, outputs, concurrency_limit=4
             )
             ended.then(
-                self.listed,
+                self.own_choices,
                 [self.corpus_ids, self.own_corpus],
                 self.own_corpus,
                 **event_options(queue=False),
@@ -237,7 +254,7 @@ class _ExplorePage:
             run_js(ended.then, DIM.format("false"))
 
     def offer_vectors(self, path: str | None) -> gr.Dropdown:
-        """Offers the columns of a file that hold vectors."""
+        """Offers the columns of a file that hold vectors. The first of them is selected."""
         columns: list[str] = []
         # The panel shows why a file cannot be used.
         with suppress(UserFacingError):
@@ -254,23 +271,29 @@ class _ExplorePage:
         return {
             **self.panel.take(request),
             self.source: FILE,
-            self.of_file: gr.Column(visible=True),
+            self.file_controls: gr.Column(visible=True),
         }
 
     def show_source(self, source: str) -> Update:
-        """Shows the controls of a kind of corpus."""
-        kinds = {self.text: TEXT, self.data: DATA, self.yours: YOURS, self.of_file: FILE}
-        return {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
+        """Shows the controls of a source, and hides the others."""
+        sources = {
+            self.text: TEXT,
+            self.data: DATA,
+            self.own_controls: YOURS,
+            self.file_controls: FILE,
+        }
+        return {control: gr.update(visible=name == source) for control, name in sources.items()}
 
-    def listed(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
-        """Returns the choices: the corpora of this browser that still exist, and the corpus in the address."""
+    def own_choices(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
+        """Offers the corpora of this browser that still exist, and the corpus in the address."""
         ids = [*corpus_ids, corpus_id] if corpus_id else corpus_ids
         records = self.corpora.list(dict.fromkeys(ids))
         choices = [kept_choice(key, record) for key, record in records.items()]
-        return gr.Dropdown(choices or [("none yet", "")])
+        return gr.Dropdown(choices or [NO_CORPUS])
 
     def delete(self, corpus_id: str | None, corpus_ids: list[str]) -> Update:
         """Deletes a corpus of the visitor and returns to the example."""
+        # The address may name the corpus of somebody else, which stays.
         if corpus_id in corpus_ids:
             self.corpora.records.delete(corpus_id)
         return {
@@ -280,51 +303,56 @@ class _ExplorePage:
 
     def open(self, watch: Watch, *values: Any) -> Update:
         """Reads and encodes the chosen corpus, and opens it for the tabs. Uploads and pasted texts are stored."""
-        *of_corpus, model_name, pooling, corpus_ids = values
-        choice = CorpusChoice(*of_corpus)
+        *corpus_values, model_name, pooling, corpus_ids = values
+        choice = CorpusChoice(*corpus_values)
         encoder_name = named_model(model_name).with_pooling(pooling)
         embeddings = self.services.embeddings
-        most = embeddings.limits.sentences
+        limit = embeddings.limits.sentences
         update: Update = {}
         if choice.source in (TEXT, FILE):
-            key, corpus = self._keep(choice)
-            others = [corpus_id for corpus_id in corpus_ids if corpus_id != key]
-            label = kept_choice(key, self.corpora.records.get(key))
+            corpus_id, corpus = self._keep(choice)
+            others = [other for other in corpus_ids if other != corpus_id]
+            own_choice = kept_choice(corpus_id, self.corpora.records.get(corpus_id))
             update = {
-                self.corpus_ids: [key, *others][:MOST_LISTED],
+                self.corpus_ids: [corpus_id, *others][:MOST_LISTED],
                 self.source: YOURS,
-                self.own_corpus: gr.Dropdown([label], value=key),
+                self.own_corpus: gr.Dropdown([own_choice], value=corpus_id),
             }
         elif choice.source == YOURS:
             corpus = self.corpora.read(choice.own_corpus or "")
         elif choice.source == DATA:
             data = self.services.access.check_data((choice.data or "").strip())
-            corpus = Corpus.from_data(data, embeddings.home, most)
+            corpus = Corpus.from_data(data, embeddings.home, limit)
         else:
             corpus = embeddings.corpus(embeddings.example())
         key = embeddings.add(corpus)
+        # The user's own vectors are not encoded.
         model = OWN
         if corpus.vectors is None:
             model = encoder_name
-            step = f"Encoding {format_count(len(corpus), 'sentence')}"
-            if len(corpus) == most:
-                step += f" (of at most {most:,})"
+            stage = f"Encoding {format_count(len(corpus), 'sentence')}"
+            if len(corpus) == limit:
+                # Further sentences of the source may have been left out.
+                stage += f" (of at most {limit:,})"
             is_loaded = self.services.models.has(model)
-            watch.report(0, step if is_loaded else f"Loading {model.name}")
-            self.services.models.get(model, VectorModel, None, "document")
-            watch = watch.stage(step)
+            watch.report(0, stage if is_loaded else f"Loading {model.name}")
+            self.services.models.get(model, VectorModel, role="document")
+            watch = watch.stage(stage)
         embedded = embeddings.embed(key, model, watch=watch)
         duplicates = None
         if len(corpus) <= MAX_COUNTED:
             duplicates = find_near_duplicates(embedded, watch=watch.stage("Counting duplicates"))
-        open_corpus = OpenCorpus(key, model, encoder_name, choice.source == EXAMPLE)
+        open_corpus = OpenCorpus(
+            key, model, query_model=encoder_name, is_example=choice.source == EXAMPLE
+        )
         counts = pairs.count_of_corpus(corpus, duplicates)
         update[self.tab.status] = macro("explore/corpus")(embedded, open_corpus, counts)
         update[self.open_corpus] = open_corpus
         return update
 
     def show_counts(self, open_corpus: OpenCorpus, counts: str) -> Any:
-        """The head of the corpus with the counts of the tab of duplicates, once they are there."""
+        """Renders the facts about the corpus with the counts of the tab Pairs and duplicates."""
+        # The tab has not counted the duplicates of the open corpus.
         if not counts:
             return gr.skip()
         embedded = open_corpus.embed(self.services.embeddings)
@@ -332,8 +360,8 @@ class _ExplorePage:
 
     def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
         """Opens the corpus of the address, or the example in place of a lost text. A download waits for the button."""
-        *of_corpus, model_name, _, _ = values
-        choice = CorpusChoice(source, *of_corpus)
+        *corpus_values, model_name, _pooling, _corpus_ids = values
+        choice = CorpusChoice(source, *corpus_values)
         data = ""
         if source == DATA:
             data = self.services.access.check_data((choice.data or "").strip())
@@ -341,11 +369,12 @@ class _ExplorePage:
             remedy = "Press Open to download, or choose another corpus or model."
             question = messages.ask_first(missing, remedy)
             return {self.tab.status: question, self.fold: gr.Accordion(open=True)}
+        # A file may have been sent by another page.
         is_lost = source == TEXT or (source == FILE and choice.path is None)
         return self.open(watch, EXAMPLE if is_lost else source, *values)
 
     def open_and_fold(self, watch: Watch, *values: Any) -> Update:
-        """Opens a corpus and closes the fold. `open_at_first` leaves it open, as its user may be at work there."""
+        """Opens a corpus and closes the fold, which `open_at_first` leaves open for a visitor who is at work there."""
         return {**self.open(watch, *values), self.fold: gr.Accordion(open=False)}
 
     def _keep(self, choice: CorpusChoice) -> tuple[str, Corpus]:
@@ -369,10 +398,8 @@ class _ExplorePage:
         else:
             # The sentences are in both columns of a pair.
             columns = (choice.first, choice.second, choice.target, choice.read_as)
-            upload = chosen_name(
-                self.services, choice.path, choice.encoding, choice.sheet, *columns
-            )
-            name = DataName.parse(upload)
+            data = chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns)
+            name = DataName.parse(data)
             column = name.columns
             encoding = name.encoding
             sheet = name.sheet

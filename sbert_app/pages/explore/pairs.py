@@ -12,7 +12,13 @@ from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, kept_choice, opened, shorten
+from sbert_app.pages.explore.open_corpus import (
+    OpenCorpus,
+    Shared,
+    kept_choice,
+    require_open,
+    shorten,
+)
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus import search
@@ -96,7 +102,7 @@ class _PairsTab:
                 min_width=240,
                 elem_id="pairs-threshold",
             )
-            self.hide = gr.Checkbox(
+            self.hide_identical = gr.Checkbox(
                 True,
                 label="Hide identical text",
                 info="Pairs that differ only in case, spaces or punctuation",
@@ -116,7 +122,7 @@ class _PairsTab:
         self.compared = gr.State(None)
 
     def wire(self) -> None:
-        inputs = [self.open_corpus, self.k, self.threshold, self.hide]
+        inputs = [self.open_corpus, self.k, self.threshold, self.hide_identical]
         no_pairs = {self.table: "", self.download: hidden()}
         downloads = (self.download_kept, self.download_all, self.download_shared)
         no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None, self.counts: ""}
@@ -127,54 +133,68 @@ class _PairsTab:
             self.duplicates.status: "",
         }
         self.open_corpus.change(lambda: cleared, None, list(cleared), **event_options())
-        edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
+        edits = [
+            self.pairs.start.click,
+            self.k.release,
+            self.threshold.release,
+            self.hide_identical.input,
+        ]
         self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
         options = [self.open_corpus, self.against, self.duplicate_threshold]
         self.duplicates.wire(self.find_duplicates, options, no_duplicates)
-        again = self.duplicates.handler(
-            lambda watch, _, *values: self.find_duplicates(watch, *values),
+        apply_threshold = self.duplicates.handler(
+            lambda watch, _compared, *values: self.find_duplicates(watch, *values),
             no_duplicates,
             unless=lambda compared, open_corpus, against, _: compared != (open_corpus, against),
         )
         self.duplicates.on(
-            self.duplicate_threshold.release, again, [self.compared, *options], no_duplicates
+            self.duplicate_threshold.release,
+            apply_threshold,
+            [self.compared, *options],
+            no_duplicates,
         )
         self.against.focus(
-            self.others,
-            [self.corpus_ids, self.open_corpus],
+            self.own_choices,
+            self.corpus_ids,
             self.against,
             **event_options(queue=False),
         )
 
-    def others(self, corpus_ids: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
-        """The corpora in which duplicates can be found."""
+    def own_choices(self, corpus_ids: list[str]) -> gr.Dropdown:
+        """Offers this corpus and the corpora of this browser."""
         records = self.services.corpora.list(corpus_ids)
         choices = [kept_choice(key, record) for key, record in records.items()]
         return gr.Dropdown([THIS_CORPUS, *choices])
 
     def find_pairs(
-        self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool
+        self,
+        watch: Watch,
+        open_corpus: OpenCorpus | None,
+        k: int,
+        threshold: float,
+        hide_identical: bool,
     ) -> Update:
-        embedded = opened(open_corpus).embed(self.services.embeddings)
+        embedded = require_open(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
-        pairs = search.similar_pairs(embedded, int(k), float(threshold), hide, comparing)
+        pairs = search.similar_pairs(embedded, int(k), threshold, hide_identical, comparing)
         path = save_pairs(pairs, embedded.corpus, self.services.temp.new_folder("explore"))
         return {
             self.pairs.status: pairs_note(pairs),
-            self.table: pairs_table(pairs, embedded.corpus, float(threshold)),
+            self.table: pairs_table(pairs, embedded.corpus, threshold),
             self.download: visible(path if pairs.pairs else None),
         }
 
     def find_duplicates(
         self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
     ) -> Update:
+        """Finds the sentences that repeat an earlier one, or the ones that are in the corpus ``against``."""
         embeddings = self.services.embeddings
         folder = self.services.temp.new_folder("explore")
-        embedded = opened(open_corpus).embed(embeddings)
+        embedded = require_open(open_corpus).embed(embeddings)
         corpus = embedded.corpus
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
-            duplicates = search.find_near_duplicates(embedded, float(threshold), reading)
+            duplicates = search.find_near_duplicates(embedded, threshold, reading)
             status = near_duplicates(duplicates, corpus)
             for warning in embedded.warnings:
                 status += messages.note(warning)
@@ -183,13 +203,13 @@ class _PairsTab:
                 self.counts: count_of_corpus(corpus, duplicates),
                 **self._files(corpus, duplicates, folder),
             }
-        other = self._other(against, opened(open_corpus), watch)
+        other = self._other(against, require_open(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
-        rows = nearest.matches(float(threshold))
+        rows = nearest.matches(threshold)
         update: Update = {
             self.duplicates.status: shared_sentences(
-                nearest, rows, corpus, other.corpus, float(threshold)
+                nearest, rows, corpus, other.corpus, threshold
             ),
             self.download_kept: hidden(),
             self.download_shared: hidden(),
@@ -207,29 +227,38 @@ class _PairsTab:
                 match_row=(matched + 1).tolist(),
             )
             update[self.download_shared] = visible(str(file))
+        # The sentences that are not in the other corpus.
         new = np.setdiff1d(np.arange(len(embedded)), rows)
         if len(new):
             update[self.download_kept] = visible(str(save_rows(corpus, new, folder, "new.csv")))
         return update
 
     def _files(self, corpus: Corpus, duplicates: NearDuplicates, folder: Path) -> Update:
-        """The downloads: the rows of a file in its own format, the sentences of another corpus as CSV."""
+        """The downloads without duplicates, and of all rows with their groups.
+
+        A file keeps its format. The sentences of another corpus are saved as CSV, without groups.
+        """
         if corpus.table is None:
             file = save_rows(corpus, duplicates.originals, folder, "without-duplicates.csv")
             return {self.download_kept: visible(str(file))}
         stem = corpus.table.path.stem
         suffix = suffix_like(corpus.table)
         remaining = save_like_file(
-            corpus, duplicates, folder / f"{stem}-without-duplicates{suffix}", True
+            corpus, duplicates, folder / f"{stem}-without-duplicates{suffix}", kept_only=True
         )
-        groups = save_like_file(corpus, duplicates, folder / f"{stem}-groups{suffix}", False)
+        groups = save_like_file(
+            corpus, duplicates, folder / f"{stem}-groups{suffix}", kept_only=False
+        )
         return {
             self.download_kept: visible(str(remaining)),
             self.download_all: visible(str(groups)),
         }
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
-        """The corpus in which duplicates are found, embedded with the model of the open one."""
+        """The corpus in which duplicates are found, embedded with the model of the open one.
+
+        ``against`` is the id of one of the visitor's corpora, or the name of a data set.
+        """
         embeddings = self.services.embeddings
         if self.services.corpora.list([against]):
             corpus = self.services.corpora.read(against)
@@ -259,6 +288,7 @@ def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup
     if pairs.compared < 2:
         reason = "one sentence makes no pair"
     rows = []
+    # The sentences to circle on the map.
     points: list[int] = []
     for first, second, cosine in pairs.pairs[:MAX_PAIRS_SHOWN]:
         rows.append((shorten(corpus.sentences[first]), shorten(corpus.sentences[second]), cosine))
@@ -273,16 +303,19 @@ def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup
 
 
 def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
-    """The number of sentences that are near-duplicates of an earlier one."""
+    """The number of sentences that are near-duplicates of an earlier one, and the largest groups of duplicates."""
     repeated = np.flatnonzero(duplicates.original != np.arange(len(duplicates.original)))
+    # The sentences to circle on the map.
     points = np.union1d(repeated, duplicates.original[repeated]).tolist()
+    # The row of an original -> its duplicates
     groups: dict[int, list[str]] = {}
     for row in repeated.tolist():
         groups.setdefault(int(duplicates.original[row]), []).append(corpus.sentences[row])
+    by_size = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
     rows = []
-    for first, others in sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_PAIRS_SHOWN]:
+    for original, others in by_size[:MAX_PAIRS_SHOWN]:
         listed = [shorten(sentence) for sentence in others[:MOST_OF_GROUP]]
-        rows.append((shorten(corpus.sentences[first]), listed, len(others)))
+        rows.append((shorten(corpus.sentences[original]), listed, len(others)))
     is_of_pairs = len(corpus.text_columns) > 1
     return macro("explore/near_duplicates")(
         duplicates, len(corpus), points, rows, len(groups), is_of_pairs
@@ -290,24 +323,29 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
 
 
 def count_of_corpus(corpus: Corpus, duplicates: NearDuplicates | None) -> str:
-    """How many rows a corpus has, and how many are empty or duplicates; near-duplicates if they were counted."""
+    """How many rows a corpus has, and how many are empty or duplicates.
+
+    Args:
+        duplicates: None if near-duplicates have not been counted.
+    """
     copies = len(corpus) - len(set(corpus.sentences))
     parts = []
     if corpus.empty:
         parts.append(f"{corpus.empty:,} empty")
     if copies:
         parts.append(format_count(copies, "exact duplicate"))
-    stay = ""
+    remaining = ""
     if duplicates is not None:
         originals = len(duplicates.originals)
-        stay = f"; {originals:,} stay"
+        remaining = f"; {originals:,} stay"
         near = len(corpus) - copies - originals
+        # It is negative if rounding puts the cosine of identical sentences below a threshold of 1.
         if near > 0:
             parts.append(
                 f"{format_count(near, 'near-duplicate')} (cosine {duplicates.threshold:.2f} or more)"
             )
     total = format_count(len(corpus) + corpus.empty, "row" if corpus.empty else "sentence")
-    return f"{total}: {', '.join(parts)}{stay}" if parts else total
+    return f"{total}: {', '.join(parts)}{remaining}" if parts else total
 
 
 def shared_sentences(
@@ -336,7 +374,7 @@ def build_unusual(services: Services, shared: Shared) -> None:
     tables = gr.HTML(elem_id="unusual-tables")
 
     def find(watch: Watch, open_corpus: OpenCorpus | None) -> Update:
-        embedded = opened(open_corpus).embed(services.embeddings)
+        embedded = require_open(open_corpus).embed(services.embeddings)
         comparing = watch.stage(f"Looking for the nearest of {len(embedded):,} sentences")
         unusual = find_unusual(embedded, services.embeddings.cache, comparing)
         return {tab.status: "", tables: unusual_tables(unusual, embedded.corpus)}
@@ -357,14 +395,14 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
         hubs.append((int(unusual.found_by[rows[0]]), times(text, len(rows))))
     # If no sentence is unusually far from the others, the remotest ones are listed.
     remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
-    outliers = remote[:MAX_UNUSUAL].tolist()
+    listed = remote[:MAX_UNUSUAL].tolist()
     return render(
         "explore/templates/unusual.html",
         hubs=hubs,
         outliers=[
-            (float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers
+            (float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in listed
         ],
-        rows=(unusual.hubs[:MAX_UNUSUAL].tolist(), outliers),
+        rows=(unusual.hubs[:MAX_UNUSUAL].tolist(), listed),
         texts=len(rows_of),
         k=unusual.k,
         sentences=len(corpus),

@@ -67,8 +67,8 @@ def build(services: Services, shared: Shared) -> None:
         result = search(embedded, query, encoder, int(k), reranker)
         return {status: search_status(result), results: hits(result)}
 
-    def opened(open_corpus: OpenCorpus | None, query_text: str) -> Update:
-        """Replaces the query of the example when another corpus is opened; any other query stays."""
+    def reset_query(open_corpus: OpenCorpus | None, query_text: str) -> Update:
+        """Replaces an empty query, and the query of the example when another corpus is opened."""
         if open_corpus is None:
             return {query: gr.skip()}
         is_out_of_place = query_text == FIRST_QUERY and not open_corpus.is_example
@@ -79,7 +79,7 @@ def build(services: Services, shared: Shared) -> None:
 
     inputs = [open_corpus, query, k, cross_encoder]
     changed = open_corpus.change(
-        opened, [open_corpus, query], [query, status, results], **event_options()
+        reset_query, [open_corpus, query], [query, status, results], **event_options()
     )
 
     def answer_on(events: Any, unless: Callable[..., bool]) -> None:
@@ -117,9 +117,9 @@ def hits(result: SearchResult) -> Markup:
 
 
 def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:
-    """Returns each distinct sentence at its best place, with its number of hits."""
+    """Returns the first hit of each distinct sentence, and the number of its hits."""
     times = Counter(hit.sentence for hit in ranked)
-    best: dict[str, Hit] = {}
+    first: dict[str, Hit] = {}
     for hit in ranked:
-        best.setdefault(hit.sentence, hit)
-    return [(hit, times[sentence]) for sentence, hit in best.items()]
+        first.setdefault(hit.sentence, hit)
+    return [(hit, times[sentence]) for sentence, hit in first.items()]

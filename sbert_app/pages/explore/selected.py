@@ -14,7 +14,7 @@ from markupsafe import Markup
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update, event_options, run_js
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, opened, shorten
+from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, require_open, shorten
 from sbert_app.services.clusters.summary import Subset, containing, describe_subset, save_subset
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -28,6 +28,7 @@ SET_DRAG = "(mode) => { document.getElementById('map-plot')?.setAttribute('data-
 MAX_LISTED = 50
 MAX_SHOWN = 1_000
 HEADERS = ["row", "cosine", "sentence"]
+# The selected rows for assets/explore.js, which highlights them on the map.
 HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows="{rows}"></i>'
 
 
@@ -37,7 +38,7 @@ class SelectedPanel:
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
         self.services = services
         self.open_corpus = open_corpus
-        self.picked = gr.State(SelectedRows())
+        self.selection = gr.State(SelectedRows())
 
     def build_drag(self) -> None:
         """Builds the choice of what dragging on the map does."""
@@ -84,7 +85,7 @@ class SelectedPanel:
     @property
     def outputs(self) -> list[Any]:
         return [
-            self.picked,
+            self.selection,
             self.column,
             self.summary,
             self.table,
@@ -97,33 +98,41 @@ class SelectedPanel:
     def wire(self, plot: Any) -> None:
         """Connects the components. The select event of ``plot`` has the rows of a lasso or a box."""
         run_js(self.drag.change, SET_DRAG, self.drag)
-        state = [self.open_corpus, self.picked]
-        plot.select(self.pick_drawn, state, self.outputs, **event_options())
+        plot.select(
+            self.pick_drawn,
+            [self.open_corpus, self.selection],
+            self.outputs,
+            **event_options(),
+        )
         self.words.submit(
             self.pick_words, [self.open_corpus, self.words], self.outputs, **event_options()
         )
         self.clear.click(
-            lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **event_options()
+            lambda open_corpus: self._show(open_corpus, ()),
+            self.open_corpus,
+            self.outputs,
+            **event_options(),
         )
 
-    def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
-        """Clears the selection when another corpus is opened. The same corpus under another model keeps it."""
-        if open_corpus is None or picked.corpus != open_corpus.corpus:
-            picked = SelectedRows()
-        return self._show(open_corpus, picked.rows)
+    def show_corpus(self, open_corpus: OpenCorpus | None, selection: SelectedRows) -> Update:
+        """Shows the selection in a corpus that was just opened. It is empty unless only the model is another one."""
+        if open_corpus is None or selection.corpus != open_corpus.corpus:
+            selection = SelectedRows()
+        return self._show(open_corpus, selection.rows)
 
     def pick_drawn(
-        self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData
+        self, open_corpus: OpenCorpus | None, selection: SelectedRows, event: gr.EventData
     ) -> Update:
         """Selects the rows inside a lasso or a box, in addition to the selected ones if the event says ``add``."""
         rows = set(map(int, event.rows))
         if event.add:
-            rows.update(picked.rows)
+            rows.update(selection.rows)
         return self._show(open_corpus, rows)
 
     def pick_words(self, open_corpus: OpenCorpus | None, words: str) -> Update:
+        """Selects the rows whose sentence contains ``words``, in place of the selected ones."""
         try:
-            corpus = self.services.embeddings.corpus(opened(open_corpus).corpus)
+            corpus = self.services.embeddings.corpus(require_open(open_corpus).corpus)
             rows = containing(corpus, words)
         except UserFacingError as error:
             return self._problem(error)
@@ -132,37 +141,39 @@ class SelectedPanel:
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int]) -> Update:
         """Returns the update that shows the selected rows, or the error that prevents it."""
         if open_corpus is None:
-            return self._nothing("")
+            return self._empty(key="")
         try:
             embedded = open_corpus.embed(self.services.embeddings)
             subset = describe_subset(embedded, rows)
             if not len(subset):
-                return self._nothing(open_corpus.corpus)
-            return self._selected(open_corpus.corpus, subset, embedded.corpus)
+                return self._empty(open_corpus.corpus)
+            return self._filled(open_corpus.corpus, subset, embedded.corpus)
         except UserFacingError as error:
             return self._problem(error)
 
     def _problem(self, error: UserFacingError) -> Update:
+        """Returns the update that shows an error in the panel."""
         return {self.column: gr.update(visible=True), self.summary: messages.error_message(error)}
 
-    def _nothing(self, key: str) -> Update:
-        """Returns the update that empties the panel."""
+    def _empty(self, key: str) -> Update:
+        """Returns the update that hides the panel, as nothing is selected in the corpus with this key."""
         return {
-            self.picked: SelectedRows(),
+            self.selection: SelectedRows(),
             self.column: gr.update(visible=False),
             self.table: gr.update(visible=False),
             self.rows: HIDDEN_ROWS.format(corpus=key, rows=""),
         }
 
-    def _selected(self, key: str, subset: Subset, corpus: Corpus) -> Update:
+    def _filled(self, key: str, subset: Subset, corpus: Corpus) -> Update:
+        """Returns the update that shows the selected sentences of the corpus with this key."""
         rows = subset.rows.tolist()
         sentences = [corpus.sentences[row] for row in rows]
         token = self.services.shared_sentences.put(sentences)
         file = save_subset(subset, corpus, self.services.temp.new_folder("explore"))
         first = [shorten(sentence) for sentence in sentences[:MAX_LISTED]]
-        listed = zip(subset.cosines.tolist(), first, strict=False)
+        listed = zip(subset.cosines[:MAX_LISTED].tolist(), first, strict=True)
         return {
-            self.picked: SelectedRows(key, tuple(rows)),
+            self.selection: SelectedRows(key, tuple(rows)),
             self.column: gr.update(visible=True),
             self.summary: macro("explore/selected_summary")(subset, list(listed)),
             self.table: gr.update(value=selected_table(subset, corpus), visible=True),
@@ -177,7 +188,8 @@ def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
     """Returns the value of the table: the first selected sentences with the columns of the corpus."""
     cells = []
     rows = subset.rows[:MAX_SHOWN].tolist()
-    for row, cosine in zip(rows, subset.cosines.tolist(), strict=False):
+    for row, cosine in zip(rows, subset.cosines[:MAX_SHOWN].tolist(), strict=True):
+        # A single sentence has no cosine.
         rounded = None if isnan(cosine) else round(cosine, 3)
         others = [values[row] for values in corpus.columns.values()]
         cells.append([row + 1, rounded, shorten(corpus.sentences[row]), *others])
@@ -189,7 +201,7 @@ def selected_links(sentences: Sequence[str], token: str) -> Markup:
     count = len(sentences)
     if 2 <= count <= MAX_PAIRED:
         return macro("explore/selected_links")(token, pairs=count * (count - 1) // 2)
-    taken = f"up to {MAX_PAIRED} sentences, with every pair of them"
+    limit = f"up to {MAX_PAIRED} sentences, with every pair of them"
     if count < 2:
-        taken = "two sentences or more"
-    return macro("explore/selected_links")(token, pairs=0, remark=f"Compare and Bulk take {taken}.")
+        limit = "two sentences or more"
+    return macro("explore/selected_links")(token, pairs=0, remark=f"Compare and Bulk take {limit}.")

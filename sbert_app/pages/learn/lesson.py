@@ -43,7 +43,7 @@ DEFAULT_DATA = "stsb:dev"
 tiles = macro("tiles")
 # ``table(header, rows, wide=True)`` scrolls on a phone.
 table = macro("learn/table")
-# Sentences that are made from the measured figures.
+# Sentences that are written from the figures of a measurement.
 findings = macro("learn/findings")
 # The models, the data and the time of a measurement.
 measured = macro("learn/measured")
@@ -70,7 +70,7 @@ STANDARD = Setup()
 class Context:
     """The models, the runs and the setup of a measurement, and a watch for its progress.
 
-    Contexts that differ in their watches only are equal, so that they share what is stored for them.
+    Contexts that differ only in their watches are equal, so that they share cached measurements.
     """
 
     models: ModelCache
@@ -90,6 +90,7 @@ class Context:
 
     def encoder_of(self, model: str) -> Encoder:
         """The bi-encoder with this name. InputError if it cannot be loaded, or is none of the app's own encoders."""
+        # The import of torch takes seconds.
         from training.models.encoder import Encoder
 
         return self.models.get(model, Encoder)
@@ -157,9 +158,10 @@ class Lesson:
     def build(self) -> Demo:
         if ":" not in self.key:
             return import_module(f"{__package__}.lessons.{self.key}").build()
-        return tried(self.short, lambda: resolve_name(self.key)()) or Demo([], self._fails)
+        # Without the plug-in, the page opens and the lesson says so.
+        return tried(self.short, lambda: resolve_name(self.key)()) or Demo([], self._refuse)
 
-    def _fails(self, _: Context) -> Measurement:
+    def _refuse(self, _: Context) -> Measurement:
         raise InputError(f"the plug-in of the lesson {self.short} cannot be used; the log says why")
 
 
@@ -169,7 +171,7 @@ def lessons() -> tuple[Lesson, ...]:
     loaded = []
     for file in asset("lessons").glob("*.json"):
         content = json.loads(file.read_text(encoding="utf-8"))
-        # Lessons are hashable.
+        # Tuples, because lessons are hashable.
         content["text"] = tuple(content["text"])
         content["paper"] = tuple(map(tuple, content["paper"]))
         loaded.append(Lesson(**content))
@@ -227,6 +229,7 @@ def rank_lines(
             marker_size=8,
         )
     apply_style(figure, height=max(300, 30 * len(labels) + 80))
+    # Rank 1 is at the top.
     last = max(max(row) for row in ranks)
     figure.update_xaxes(side="top", showgrid=False, range=[-0.25, len(columns) - 0.75])
     figure.update_yaxes(

@@ -34,10 +34,10 @@ TAGLINE = (
     "Ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
 )
 
-# The key of the lesson whose button was pressed last.
-PRESSED = "pressed"
-# The key of the question before a download that a link would begin.
-HELD = "held"
+# Keys of the state `questions`: the number of the lesson whose button was pressed last, and the
+# question before a download that a link would begin.
+LAST_LESSON = "last lesson"
+DOWNLOAD_QUESTION = "download"
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
@@ -70,8 +70,9 @@ class _LessonView:
         """The updates of figure and result, or the message of a user error in place of the result."""
         figure, result = self.outputs
         update: Update = {figure: hidden(), self.tab.status: ""}
-        if HELD in questions:
-            return {**update, result: questions[HELD]}
+        # The measurement waits for the button Download.
+        if DOWNLOAD_QUESTION in questions:
+            return {**update, result: questions[DOWNLOAD_QUESTION]}
         try:
             measurement = self.demo.measure(_context(self.services, class_link, watch), *values)
         except UserFacingError as error:
@@ -87,6 +88,7 @@ class _LearnPage:
         self.download = gr.Button("Download", size="sm", visible=False, elem_id="start-download")
         # The lesson in the address or the storage of the browser.
         self.requested = gr.Textbox(visible=False)
+        # The number of the open lesson, from 1; 0 until one is open.
         self.current = gr.State(0)
         self.class_link = gr.State(ClassLink())
         with gr.Row(elem_classes="rail", elem_id="rail"):
@@ -124,6 +126,7 @@ class _LearnPage:
     def report(self, current: int, *values: Any) -> Report:
         """The report of the open lesson, without the answer to its question."""
         value_of = dict(zip([*self.outputs, *self.fields], values, strict=True))
+        # Lessons are numbered from 1.
         view = self.views[current - 1]
         sections = {"Measured": view.outputs, "The lesson": [_text(view.lesson)]}
         make, inputs = of_page(view.lesson.title, sections, view.fields)
@@ -179,7 +182,8 @@ class _LearnPage:
 
         def measure_after(event: Any) -> Any:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
-            # A lesson that trains holds up nobody else's.
+            # Four visitors can measure at once, so that a lesson that trains does not keep the others
+            # waiting.
             inputs = [questions, class_link, current, *self.controls]
             outputs = [*self.outputs, *(view.tab.status for view in self.views)]
             return remembered.then(
@@ -188,19 +192,22 @@ class _LearnPage:
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             numbers = class_link.numbers
-            at = numbers.index(current) + step if current in numbers else 0
-            return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
+            place = 0
+            if current in numbers:
+                place = numbers.index(current) + step
+            last = len(numbers) - 1
+            return _show_lesson(numbers[min(max(place, 0), last)], class_link)
 
         def go(number: int, questions: Questions, class_link: ClassLink) -> list[Any]:
-            questions[PRESSED] = number
+            questions[LAST_LESSON] = number
             return _show_lesson(number, class_link)
 
-        outputs_of_opening = [class_link, self.banner, self.download, *navigation, *self.fields]
+        # The second input is a state, whose value is on the server.
         js = "() => [window.requestedLesson(), null]"
         opened = on_open().then(
             self.open,
             [self.requested, questions],
-            outputs_of_opening,
+            [class_link, self.banner, self.download, *navigation, *self.fields],
             js=js,
             **event_options(queue=False),
         )
@@ -212,13 +219,13 @@ class _LearnPage:
 
         results = [view.outputs[1] for view in self.views]
 
-        def release(questions: Questions) -> list[Any]:
-            questions.pop(HELD, None)
+        def start_download(questions: Questions) -> list[Any]:
+            questions.pop(DOWNLOAD_QUESTION, None)
             return [gr.Button(visible=False), *(messages.waiting("Downloading …") for _ in results)]
 
         measure_after(
             self.download.click(
-                release, questions, [self.download, *results], **event_options(queue=False)
+                start_download, questions, [self.download, *results], **event_options(queue=False)
             )
         )
         for number, chip in enumerate(self.chips, start=1):
@@ -260,7 +267,8 @@ class _LearnPage:
         except UserFacingError as error:
             class_link = ClassLink()
             banner = messages.error_message(error)
-        pressed = questions.get(PRESSED)
+        pressed = questions.get(LAST_LESSON)
+        # A press while the page was opening counts more than the link.
         number = pressed if isinstance(pressed, int) else lesson_number(requested)
         if number not in class_link.numbers:
             number = class_link.numbers[0]
@@ -268,14 +276,15 @@ class _LearnPage:
         fields: Update = {}
         models = [setup.model]
         for view in self.views:
-            changed = _changed(view, class_link, request)
-            model = changed.get(view.demo.model)
+            updates = _field_updates(view, class_link, request)
+            model = updates.get(view.demo.model)
+            # The update of a field that stays as it is, ``gr.skip()``, is not a str.
             if isinstance(model, str):
                 models.append(model)
-            fields |= changed
+            fields |= updates
         if missing := self.services.models.missing(models, setup.data):
             remedy = "Press Download to measure with it, or open Learn without this link."
-            questions[HELD] = messages.ask_first(missing, remedy)
+            questions[DOWNLOAD_QUESTION] = messages.ask_first(missing, remedy)
         return [
             class_link,
             gr.update(value=banner, visible=bool(banner)),
@@ -285,13 +294,13 @@ class _LearnPage:
         ]
 
     def encode_in_background(self, questions: Questions, class_link: ClassLink) -> None:
-        """Starts a thread that encodes the sentences of the lessons, once, while the user reads the first one."""
-        if HELD in questions:
+        """Starts a thread that encodes the sentences of the lessons while the user reads the first one."""
+        if DOWNLOAD_QUESTION in questions:
             return
         context = _context(self.services, class_link)
 
         def encode() -> None:
-            # A lesson whose data or model is missing shows that itself.
+            # If data or a model is missing, the lesson that needs it says so.
             with suppress(InputError):
                 for source in (samples.EXAMPLES, samples.DATA):
                     samples.encode_corpus(context, source)
@@ -307,14 +316,15 @@ def _text(lesson: Lesson) -> Markup:
     return render("learn/templates/lesson.html", lesson=lesson)
 
 
-def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> Update:
+def _field_updates(view: _LessonView, class_link: ClassLink, request: gr.Request) -> Update:
     """The updates of the fields to the values of the address or the class; other fields keep the lesson's values."""
-    of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
-    update = dict(zip(view.fields, values_of(view.fields, request), strict=True))
-    for field, value in update.items():
-        if value == gr.skip() and of_class[field] != field.value:
-            update[field] = of_class[field]
-    return update
+    class_values = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
+    updates = dict(zip(view.fields, values_of(view.fields, request), strict=True))
+    for field, value in updates.items():
+        is_in_address = value != gr.skip()
+        if not is_in_address and class_values[field] != field.value:
+            updates[field] = class_values[field]
+    return updates
 
 
 def _initial(view: _LessonView, class_link: ClassLink) -> Any:
@@ -325,16 +335,16 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
     """The updates that show one lesson and highlight its button among those of the class."""
-    every = range(1, len(lessons()) + 1)
+    all_numbers = range(1, len(lessons()) + 1)
     numbers = class_link.numbers
     chips = []
-    for other in every:
+    for other in all_numbers:
         variant = "primary" if other == number else "secondary"
         chips.append(gr.update(variant=variant, visible=other in numbers))
     return [
         number,
         macro("learn/count")(numbers.index(number) + 1, len(numbers)),
-        *(gr.update(visible=other == number) for other in every),
+        *(gr.update(visible=other == number) for other in all_numbers),
         *chips,
         gr.update(interactive=number != numbers[0]),
         gr.update(interactive=number != numbers[-1]),

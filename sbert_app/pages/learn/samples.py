@@ -23,6 +23,7 @@ from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.results.results import data_label
 from training.catalogue import SCORED, asset
+from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.pooling import PAPER_POOLINGS, POOLINGS
@@ -36,6 +37,8 @@ SIMILAR_FROM = 4.0
 # The sources of sentences to search in.
 EXAMPLES = "examples"
 DATA = "data"
+# The number of pairs whose sentences are searched in the data.
+CORPUS_PAIRS = 500
 # The number of sentences between two progress reports.
 CHUNK = 64
 # An untrained transformer.
@@ -50,11 +53,11 @@ class Timed:
     at: str = ""
 
     def __enter__(self) -> Timed:
-        self.seconds -= time.perf_counter()
+        self.started = time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += time.perf_counter()
+        self.seconds = time.perf_counter() - self.started
         self.at = time.strftime("%H:%M:%S")
 
     def __str__(self) -> str:
@@ -62,6 +65,8 @@ class Timed:
 
 
 class GoldSample(NamedTuple):
+    """Pairs of sentences with their gold scores, and the name of their data set."""
+
     first: list[str]
     second: list[str]
     gold: np.ndarray  # (N,) float64, 0–5
@@ -88,8 +93,6 @@ class EncodedSample(NamedTuple):
 @lru_cache(maxsize=8)
 def gold_sample(context: Context, pairs: int) -> GoldSample:
     """A sample of ``pairs`` pairs of the setup's data. InputError if it cannot be loaded or has no gold scores."""
-    from training.data.load import load_data
-
     setup = context.setup
     data = load_data(setup.data, context.runs.home, split="dev")
     if data.kind != SCORED:
@@ -101,7 +104,7 @@ def gold_sample(context: Context, pairs: int) -> GoldSample:
 
 
 def sample_rows(rows: int, count: int, seed: int) -> np.ndarray:
-    """The numbers of ``count`` rows, ascending, int (count,): at equal distances with seed 0, else random."""
+    """The numbers of at most ``count`` rows, ascending, int (count,): at equal distances with seed 0, else random."""
     count = min(count, rows)
     if seed == 0:
         return np.linspace(0, rows - 1, count).astype(int)
@@ -111,14 +114,16 @@ def sample_rows(rows: int, count: int, seed: int) -> np.ndarray:
 @lru_cache(maxsize=12)
 def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
     """The vectors of a sample. InputError if the model or the data cannot be loaded."""
+    # The import of torch takes seconds.
     import torch
 
     sample = gold_sample(context, pairs)
     encoder = context.encoder_of(model)
     sentences = [*sample.first, *sample.second]
-    watch = encoding(context, sentences, model)
+    watch = encoding_stage(context, sentences, model)
     by_pooling = {}
-    # One pass serves all poolings; the states of a sentence are (1, T, D).
+    # One pass serves all poolings. The states of a sentence are (1, T, D); without padding there is
+    # no mask.
     with Timed() as timed:
         tokens: list[TokenVectors] = []
         for start in range(0, len(sentences), CHUNK):
@@ -133,7 +138,7 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
 
 
 class EncodedCorpus(NamedTuple):
-    """Sentences to search in and their vectors, not normalised."""
+    """Sentences to search in, and their vectors, not normalised. ``data`` is the name of the setup's data set."""
 
     sentences: list[str]
     vectors: np.ndarray  # (N, D) float32
@@ -148,17 +153,22 @@ def encode_corpus(context: Context, source: str) -> EncodedCorpus:
         with asset("examples/corpus.csv").open(encoding="utf-8", newline="") as file:
             sentences = [row["sentence"] for row in csv.DictReader(file)]
     else:
-        sample = gold_sample(context, 500)
+        sample = gold_sample(context, CORPUS_PAIRS)
         pairs = zip(sample.first, sample.second, strict=True)
         sentences = list(dict.fromkeys(chain.from_iterable(pairs)))
     encoder = context.encoder
-    watch = encoding(context, sentences, context.setup.model)
+    watch = encoding_stage(context, sentences, context.setup.model)
     with Timed() as timed:
-        vectors = encoder.encode(sentences, False, watch.on_progress, watch.should_stop)
+        vectors = encoder.encode(
+            sentences,
+            normalize=False,
+            on_progress=watch.on_progress,
+            should_stop=watch.should_stop,
+        )
     return EncodedCorpus(sentences, vectors, timed, context.setup.data)
 
 
-def encoding(context: Context, sentences: Sequence[str], model: str) -> Watch:
+def encoding_stage(context: Context, sentences: Sequence[str], model: str) -> Watch:
     """The watch of the stage in which a model encodes these sentences."""
     return context.watch.stage(f"Encoding {len(sentences)} sentences with {model}")
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import gradio as gr
+import segno
 from markupsafe import Markup
 
 from sbert_app.hosts import LOOPBACK, WILDCARDS, host_name
@@ -75,8 +76,6 @@ class ClassLink:
 
         ``page`` is the address at which the teacher opened Learn.
         """
-        import segno
-
         network_address = address_for_others(page, settings.host)
         address = f"{network_address or page}?{self.query}"
         # On the server itself the page was opened at another address than the one in the link.
@@ -85,50 +84,52 @@ class ClassLink:
         if network_address:
             drawing = segno.make(address, error="l", micro=False).svg_inline(omitsize=True)
             code = Markup(drawing)  # noqa: S704 - drawn by the library
+        user = settings.auth[0] if settings.auth else None
         return macro("learn/class_links")(
             self.title,
             address,
             code,
             is_of_network,
-            settings.auth and settings.auth[0],
+            user,
             self.sheet_address(),
             self.sheet_address(answers=True),
         )
 
     def sheet(self, answers: bool) -> Markup:
         """A page to print: the questions with space to write, or the answers."""
-        listed = [lesson for lesson in lessons() if lesson.number in self.numbers]
+        selected = [lesson for lesson in lessons() if lesson.number in self.numbers]
         title = self.title or "Lessons on sentence embeddings"
         return render(
-            "learn/templates/sheet.html", link=self, title=title, lessons=listed, answers=answers
+            "learn/templates/sheet.html", link=self, title=title, lessons=selected, answers=answers
         )
 
 
-def address_for_others(page: str, bound: str) -> str | None:
-    """The address of a page for other machines; None if the server, which listens on ``bound``, is out of reach.
+def address_for_others(page: str, server_host: str) -> str | None:
+    """The address of a page for other machines; None if the server, which listens on ``server_host``, is out of reach.
 
     A page that was opened on the server itself gets the address of this machine in its network.
     """
     parts = urlsplit(page)
     if host_name(parts.netloc) not in LOOPBACK:
         return page
-    if bound not in WILDCARDS:
+    if server_host not in WILDCARDS:
         return None
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             # This sends nothing, but lets the system choose the address that it would use.
             probe.connect(("192.0.2.1", 9))
-            own = probe.getsockname()[0]
+            host = probe.getsockname()[0]
     except OSError:
         # There is no network.
-        own = socket.gethostname()
-    return parts._replace(netloc=own if parts.port is None else f"{own}:{parts.port}").geturl()
+        host = socket.gethostname()
+    netloc = host if parts.port is None else f"{host}:{parts.port}"
+    return parts._replace(netloc=netloc).geturl()
 
 
 def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
     """The class that the parameters of a link describe; an empty one without the parameter ``class``.
 
-    InputError, which names the parameter, if a value is invalid.
+    InputError if a value is invalid; the message names the parameter.
     """
     title = " ".join(values.get("class", "").split())
     if not title:
@@ -146,7 +147,7 @@ def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The lesson numbers in a text such as "4,8,9", in order, without repetition."""
+    """The lesson numbers in a text such as "4,8,9", ascending, each once. InputError if there is no such lesson."""
     numbers = {str(lesson.number) for lesson in lessons()}
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
@@ -217,6 +218,7 @@ def build(services: Services) -> None:
                 link = read_class(values, services.access)
             except UserFacingError as error:
                 return messages.error_message(error), gr.update(visible=False)
+            # The request goes to a route of Gradio. The referer is the page, here without parameters.
             page = request.headers.get("referer", "").partition("?")[0]
             return link.links(page, services.settings), gr.update(visible=True)
 

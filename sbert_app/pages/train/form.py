@@ -74,7 +74,8 @@ OPTIMISATION = (
     ("lora_rank",),
 )
 EVALUATION = ("eval_data", "eval_every", "patience")
-SHOWN = (
+# The fields outside of the folds.
+NOT_FOLDED = (
     "objective",
     "concatenation",
     "teacher",
@@ -85,7 +86,7 @@ SHOWN = (
     "mine_negatives",
     "negative_margin",
 )
-_ELSEWHERE = {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}
+_ELSEWHERE = {*NOT_FOLDED, *chain(*OPTIMISATION), *EVALUATION}
 MORE = [name for name in SETTINGS if name not in _ELSEWHERE]
 TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}
 # The fields that only some objectives have.
@@ -110,41 +111,41 @@ OBJECTIVE_FOR = {
 def build(services: Services) -> Fields:
     """Builds the form inside the open column, filled with the first preset.
 
-    Returns the components by the fields of RunConfig, and further ones such as the `DataUpload` of
-    both data sets.
+    Returns the components by the fields of RunConfig, and further ones: the folds by the keys of
+    `TITLES`, the `DataUpload` of both data sets, and the preview of hard negatives.
     """
-    start = next(iter(PRESETS.values())).config()
-    objective = start.objective_class
+    initial = next(iter(PRESETS.values())).config()
+    objective = initial.objective_class
     if services.settings.public:
         gr.HTML(note(PUBLIC_RUNS))
     fields: Fields = {
-        "objective": component(start, "objective", info=objective.help, elem_id="objective"),
+        "objective": component(initial, "objective", info=objective.help, elem_id="objective"),
         "concatenation": component(
-            start, "concatenation", visible="concatenation" in objective.fields
+            initial, "concatenation", visible="concatenation" in objective.fields
         ),
         "teacher": component(
-            start, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"
+            initial, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"
         ),
-        "pooling": component(start, "pooling", visible=objective.trains_vectors()),
-        "base": fresh(component(start, "base", elem_id="train-base"), base_choices),
+        "pooling": component(initial, "pooling", visible=objective.trains_vectors()),
+        "base": fresh(component(initial, "base", elem_id="train-base"), base_choices),
     }
-    fields |= _data(services, start, "train_data", "train", TRAIN_DATA)
+    fields |= _data(services, initial, "train_data", "train", TRAIN_DATA)
     with _fold("optimisation") as fields["optimisation"]:
         for row in OPTIMISATION:
-            fields |= _row(start, row, min_width=90)
+            fields |= _row(initial, row, min_width=90)
     fields["batch_size"].info = f"{objective.rows.noun} per step"
     with _fold("evaluation") as fields["evaluation"]:
-        fields |= _data(services, start, "eval_data", "dev", DEV_DATA)
-        fields |= _row(start, EVALUATION[1:], min_width=110)
+        fields |= _data(services, initial, "eval_data", "dev", DEV_DATA)
+        fields |= _row(initial, EVALUATION[1:], min_width=110)
     # Mining before the run, with a preview, for objectives that learn from negatives.
     with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as group:
         fields["negatives_group"] = group
         with gr.Row():
             fields["mine_negatives"] = component(
-                start, "mine_negatives", min_width=180, elem_id="mine-negatives"
+                initial, "mine_negatives", min_width=180, elem_id="mine-negatives"
             )
             fields["negative_margin"] = component(
-                start, "negative_margin", min_width=120, elem_id="negative-margin"
+                initial, "negative_margin", min_width=120, elem_id="negative-margin"
             )
         with gr.Row(elem_classes="actions"):
             fields["negatives_preview"] = gr.Button(
@@ -154,19 +155,19 @@ def build(services: Services) -> Fields:
                 "Stop", size="sm", visible=False, elem_id="stop-negatives"
             )
         fields["negatives_shown"] = gr.HTML(elem_id="mined-negatives")
-    fields["name"] = component(start, "name", elem_id="run-name")
-    # The style sheet puts them into two columns.
+    fields["name"] = component(initial, "name", elem_id="run-name")
+    # The style sheet puts the fields into two columns.
     with _fold("more") as fields["more"], gr.Row(elem_classes="two-columns"):
         own = objective.own_fields()
         for name in MORE:
-            fields[name] = component(start, name, visible=name not in OWN_FIELDS or name in own)
-    for name, title in fold_titles(start).items():
+            fields[name] = component(initial, name, visible=name not in OWN_FIELDS or name in own)
+    for name, title in fold_titles(initial).items():
         fields[name].label = title
     return fields
 
 
 def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
-    """Returns the titles of the folds, each with the settings in it."""
+    """Returns the titles of the folds, by the keys of `TITLES`, each with the settings in it."""
     changed = []
     for name in MORE:
         setting = SETTINGS[name]
@@ -180,19 +181,19 @@ def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
     return {name: f"{title}: {contents[name]}" for name, title in TITLES.items()}
 
 
-def changed_fields(values: Fields, filled: Fields) -> Fields:
+def changed_fields(values: Fields, preset_values: Fields) -> Fields:
     """Returns the fields whose values differ from the preset's, except the name of the run."""
     changed = {}
     for name, value in values.items():
-        is_comparable = name in filled and name != "name"
-        # An empty field may be None or "".
-        if is_comparable and (value or None) != (filled[name] or None):
+        is_comparable = name in preset_values and name != "name"
+        # An empty field may be None, "" or 0.
+        if is_comparable and (value or None) != (preset_values[name] or None):
             changed[name] = value
     return changed
 
 
-def component(start: RunConfig, name: str, **options: Any) -> Any:
-    """Builds the component of a field, with its label, its help, and its value in ``start``."""
+def component(initial: RunConfig, name: str, **options: Any) -> Any:
+    """Builds the component of a field, with its label, its help, and its value in the config ``initial``."""
     setting = SETTINGS[name]
     choices = _choices(name)
     if name in KINDS:
@@ -215,7 +216,7 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
         info += f"; {empty}: {setting.words}"
     options.setdefault("label", setting.label)
     options.setdefault("info", info)
-    return kind(value=shown_values(start.to_dict())[name], **options)
+    return kind(value=shown_values(initial.to_dict())[name], **options)
 
 
 def _choices(name: str) -> list[Any]:
@@ -241,15 +242,24 @@ def _fold(name: str) -> gr.Accordion:
 
 
 def _data(
-    services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]
+    services: Services,
+    initial: RunConfig,
+    name: str,
+    short: str,
+    choices: Sequence[tuple[str, str]],
 ) -> Fields:
-    """Builds the picker of a data set, and an upload in its place."""
+    """Builds the picker of a data set, and an upload in its place.
+
+    Args:
+        short: a part of the element ids, and of the key of the upload.
+        choices: the choices of the picker.
+    """
     info = SETTINGS[name].sentence()
     if name == "train_data":
         # The setting's own sentence also describes joined sets, which only the command line has.
         info = "A built-in set, hf:<org>/<name>, or your own file"
     with gr.Row(equal_height=True):
-        data = component(start, name, info=info, scale=4, min_width=300, elem_id=f"{short}-data")
+        data = component(initial, name, info=info, scale=4, min_width=300, elem_id=f"{short}-data")
         button = gr.UploadButton(
             "Upload…",
             size="sm",
@@ -261,9 +271,9 @@ def _data(
     return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
 
 
-def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
+def _row(initial: RunConfig, names: Sequence[str], min_width: int) -> Fields:
     with gr.Row():
-        return {name: component(start, name, min_width=min_width) for name in names}
+        return {name: component(initial, name, min_width=min_width) for name in names}
 
 
 OF_OBJECTIVE = (
@@ -278,7 +288,7 @@ OF_OBJECTIVE = (
 
 
 def objective_updates(name: str) -> tuple[Any, ...]:
-    """Returns the updates of the components `OF_OBJECTIVE` for an objective."""
+    """Returns the updates of the components `OF_OBJECTIVE`, in this order, for an objective."""
     objective = OBJECTIVES[name]
     return (
         gr.update(info=objective.help),
@@ -308,8 +318,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if settings["pooling"] == "base":
         settings["pooling"] = None
-    # A field that is hidden for this objective may still have a value that was chosen for another
-    # one.
+    # A field that is hidden for this objective may still have a value for an earlier one.
     if objective := OBJECTIVES.get(settings["objective"]):
         if not objective.trains_vectors():
             settings["pooling"] = None
@@ -320,13 +329,14 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     for name, setting in SETTINGS.items():
         if not setting.range:
             continue
-        text = settings[name]
-        if isinstance(text, str):
+        value = settings[name]
+        if isinstance(value, str):
             try:
-                settings[name] = float(text.replace(",", "."))
+                settings[name] = float(value.replace(",", "."))
             except ValueError:
-                problem = f"{setting.label} is {text!r}; it must be a number such as 2e-5"
+                problem = f"{setting.label} is {value!r}; it must be a number such as 2e-5"
                 raise InputError(problem) from None
+        # In an optional field 0 means none, see `component`.
         if setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
@@ -339,6 +349,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
 
 def _in_words_of_form(message: str) -> str:
     """Returns a message that names the field by its label, and says what 0 means in a field that may be empty."""
+    # A message of RunConfig begins with the name of the field.
     name, _, rest = message.partition(" ")
     if name not in SETTINGS:
         return message
@@ -363,20 +374,20 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
     stays. Networks over word vectors have their own pooling.
     """
     name = (base or "").strip()
-    before = learning_rate.strip()
+    old_rate = learning_rate.strip()
     rate = format_learning_rate(default_learning_rate(name))
     bases = (DEFAULT_MODEL, *WORD_ENCODERS)
     defaults = {format_learning_rate(default_learning_rate(other)) for other in bases}
-    is_replaced = before in defaults and before != rate
+    is_replaced = old_rate in defaults and old_rate != rate
     rate_update = gr.update(value=rate) if is_replaced else gr.skip()
     pooling_update = gr.update(value="base") if name in WORD_ENCODERS else gr.skip()
     return rate_update, pooling_update
 
 
 def updates(values: Fields, names: list[str]) -> list[Any]:
-    """Returns the updates of the components ``names`` with the fields of a config, in their order."""
-    texts = shown_values(values)
-    return [gr.update(value=texts[name]) for name in names]
+    """Returns the updates of the components ``names``, in this order, with the fields of a config."""
+    form_values = shown_values(values)
+    return [gr.update(value=form_values[name]) for name in names]
 
 
 def shown_values(values: Fields) -> Fields:
@@ -415,7 +426,7 @@ class DataUpload:
         self.choices = choices
         # The path of the copy in the home folder.
         self.original = gr.State(None)
-        self.panel = FilePanel(services, button, name, "train", self.original)
+        self.panel = FilePanel(services, button, name, page="train", state=self.original)
         self.outputs = [self.data, self.original, *self.panel.outputs]
 
     def keep(self, file: str | None) -> Update:
@@ -437,18 +448,19 @@ class DataUpload:
     ) -> Update:
         """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides."""
         original = original or ""
+        # The updates if the file cannot be read. The estimate of the run shows the error then.
         panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
-        # The estimate of the run shows the error if the file cannot be read.
         with suppress(UserFacingError):
             # The path comes from the browser.
             self.services.access.check_data(original)
+            # If the file cannot be opened, this says why, and offers other encodings.
             panel = self.panel.describe(original, encoding, sheet)
             table = open_upload(original, encoding, sheet)
             columns = columns or columns_of(table.reading)
             panel = self.panel.of(table, columns, encoding, scale)
             name = chosen_name(self.services, original, encoding, table.sheet, *columns, scale)
-        return {**panel, self.data: self._named(name, original)}
+        return {**panel, self.data: self._selection(name, original)}
 
     def take(self, token: str) -> Update:
         """Stores and selects a file that another page has sent. Raises InputError if it is deleted or does not fit."""
@@ -463,7 +475,7 @@ class DataUpload:
         """Selects other columns of the upload."""
         with gradio_errors():
             name = chosen_name(self.services, original or "", encoding, *columns)
-        return {self.data: self._named(name, original or "")}
+        return {self.data: self._selection(name, original or "")}
 
     def wire(
         self,
@@ -481,18 +493,18 @@ class DataUpload:
         """
         panel = self.panel
         for picker in (panel.encoding, panel.sheet):
-            read = [self.original, panel.encoding, panel.sheet]
-            estimate_on(on_choice(picker, self.read_as, read, self.outputs, queue=False).then)
+            reading = [self.original, panel.encoding, panel.sheet]
+            estimate_on(on_choice(picker, self.read_as, reading, self.outputs, queue=False).then)
         inputs = [*inputs, self.original, *panel.inputs]
         outputs = [self.data, *outputs]
         for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
-            named = event(
+            renamed = event(
                 name_columns,
                 inputs,
                 outputs,
                 **event_options(queue=False, trigger_mode="multiple"),
             )
-            estimate_on(named.then)
+            estimate_on(renamed.then)
         parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
         self.data.input(
             _hide_unless_upload,
@@ -501,14 +513,17 @@ class DataUpload:
             **event_options(queue=False, trigger_mode="multiple"),
         )
 
-    def _named(self, name: str, original: str) -> Any:
+    def _selection(self, name: str, original: str) -> Any:
+        """Returns the update of the picker that offers and selects the upload under this data name."""
         choice = (f"{Path(original).name} (uploaded)", name)
         return gr.update(choices=[choice, *self.choices], value=name)
 
 
 def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
     """Empties the panel of an upload, and hides its pickers and its fold, when a named data set is selected."""
-    is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
+    name = name or ""
+    # The choices "none" and a tenth of the training data are neither paths nor sets.
+    is_upload = "/" in name and not DataName.parse(name).is_set
     if is_upload:
         return (gr.skip(),) * 5
     return ("", *[gr.update(visible=False)] * 4)
@@ -528,7 +543,7 @@ def connect_uploads(
     """
     train = fields["train_upload"]
     dev = fields["dev_upload"]
-    # An objective that a person has chosen stays when the columns of a file change.
+    # Whether a person has chosen the objective, which stays when the columns of a file change.
     by_hand = gr.State(False)
     fields["objective"].input(
         lambda: True, None, by_hand, **event_options(queue=False, trigger_mode="multiple")
@@ -553,6 +568,7 @@ def connect_uploads(
         return with_held_out(train.keep(file), dev_data)
 
     def take(dev_data: str | None, request: gr.Request) -> Update:
+        """Takes the file that another page has sent, if there is one in the address."""
         token = request.query_params.get("file")
         if not token:
             return {planned: gr.skip()}
@@ -565,13 +581,13 @@ def connect_uploads(
         update = train.name_columns(*values)
         return update if is_by_hand else with_objective(update)
 
-    of_train = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
+    train_outputs = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
     uploaded = train.button.upload(
-        keep_train, [train.button, dev.data], of_train, **event_options(queue=False)
+        keep_train, [train.button, dev.data], train_outputs, **event_options(queue=False)
     )
     estimate_on(uploaded.success)
     uploaded = dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False))
     estimate_on(uploaded.then)
     train.wire(name_train_columns, [by_hand], [fields["objective"], planned], estimate_on)
     dev.wire(dev.name_columns, [], [], estimate_on)
-    return lambda event: event.then(take, dev.data, of_train, **event_options(queue=False))
+    return lambda event: event.then(take, dev.data, train_outputs, **event_options(queue=False))

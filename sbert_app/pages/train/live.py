@@ -44,7 +44,7 @@ class RunPanel:
         self.timer = gr.Timer(BUSY_SECONDS)
         # The id of the run that the user opened; with "" the page follows the run at work, or else
         # shows the newest run.
-        self.opened = gr.State("")
+        self.selected = gr.State("")
         # The ids of the runs whose curves are overlaid.
         self.overlaid = gr.State([])
         # The id of the run on the page; "" before the first run.
@@ -105,7 +105,8 @@ class RunPanel:
             self.delete_listed = gr.Button(
                 "Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed"
             )
-        self.listed_confirmation, self.listed, self.confirm_listed = _confirmation(
+        # The question names the runs, so it is written when it is asked.
+        self.listed_confirmation, self.listed_question, self.confirm_listed = _confirmation(
             "", "confirm-delete-listed"
         )
         self.runs = gr.HTML(
@@ -132,18 +133,18 @@ class RunPanel:
             *self.figures.values(),
         ]
         refresh_on = follow(
-            self.timer, self.look, [self.opened, self.overlaid, self.filter], outputs
+            self.timer, self.look, [self.selected, self.overlaid, self.filter], outputs
         )
 
         def open_link(request: gr.Request) -> Any:
-            """Returns the open run and the overlaid runs of the address, and the error if the run does not exist."""
+            """Reads the address: the open run, the overlaid runs, and an error if the run does not exist."""
             query = request.query_params
             overlaid = [run_id for run_id in query.get("overlay", "").split(",") if run_id]
             run_id = query.get("run", "")
             error = error_of(self.store.get, run_id) if run_id else ""
             return run_id, overlaid[:MOST_CURVES], error
 
-        refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
+        refresh_on(on_open(open_link, [self.selected, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
         rename = partial(error_of, self.store.rename)
         new_name = [self.current, self.name]
@@ -158,11 +159,10 @@ class RunPanel:
         self.delete.click(
             lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False)
         )
-        outputs = [self.error, self.opened, self.confirmation]
         deleted = self.confirm.click(
             lambda run_id: self._delete([run_id]),
             self.current,
-            outputs,
+            [self.error, self.selected, self.confirmation],
             **event_options(queue=False),
         )
         refresh_on(deleted.then)
@@ -187,7 +187,10 @@ class RunPanel:
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
         opened = self.runs.open_run(
-            _open_run, None, [self.opened, self.error, self.download], **event_options(queue=False)
+            _open_run,
+            None,
+            [self.selected, self.error, self.download],
+            **event_options(queue=False),
         )
         run_js(refresh_on(opened.then).then, REMEMBER_RUN)
         filtered = self.runs.open_group(
@@ -195,17 +198,21 @@ class RunPanel:
         )
         refresh_on(filtered.then)
         refresh_on(self.filter.change)
-        question = [self.listed, self.listed_confirmation]
         self.delete_listed.click(
-            self._ask_to_delete_listed, self.filter, question, **event_options(queue=False)
+            self._ask_to_delete_listed,
+            self.filter,
+            [self.listed_question, self.listed_confirmation],
+            **event_options(queue=False),
         )
 
         def delete_listed(pattern: str | None) -> tuple[str, str, Any]:
             return self._delete(run.id for run in self._deletable(pattern))
 
-        outputs = [self.error, self.opened, self.listed_confirmation]
         deleted = self.confirm_listed.click(
-            delete_listed, self.filter, outputs, **event_options(queue=False)
+            delete_listed,
+            self.filter,
+            [self.error, self.selected, self.listed_confirmation],
+            **event_options(queue=False),
         )
         refresh_on(deleted.then)
         run_js(deleted.then, FORGET_RUN)
@@ -216,18 +223,19 @@ class RunPanel:
         refresh_on(ticked.then)
 
     def look(
-        self, opened: str, overlaid: Sequence[str], pattern: str | None = None
+        self, selected: str, overlaid: Sequence[str], pattern: str | None = None
     ) -> dict[Any, Output]:
         """Returns the current state of every component. ``pattern`` is the filter of the list."""
         is_filtered = bool((pattern or "").strip())
-        runs = self.store.list() if is_filtered else self.store.recent([opened, *overlaid], PAGE)
-        run = select_run(runs, opened, run_groups(self.store.home))
+        runs = self.store.list() if is_filtered else self.store.recent([selected, *overlaid], PAGE)
+        run = select_run(runs, selected, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
         with_curves = [run, *others] if run else others
         with_curves = with_curves[:MOST_CURVES]
         curves = curves_of(with_curves)
         colours = {other.id: curve.colour for other, curve in zip(with_curves, curves, strict=True)}
+        # The figures are drawn again when a curve has new events.
         version = []
         for curve in curves:
             version.append((curve.name, curve.colour, len(curve.events), curve.events[-1:]))
@@ -246,6 +254,7 @@ class RunPanel:
             self.status: Output(_status(run, runs)),
             self.runs: self._list(runs, run, colours, pattern),
             self.log: Output(self._log(run)),
+            # A name that is being typed stays until the run changes or is renamed.
             self.name: Output((run.id, run.name), run.name) if run else Output(None, ""),
         }
         for component, is_visible in self._visibility(run, runs).items():
@@ -255,7 +264,7 @@ class RunPanel:
         return outputs
 
     def _visibility(self, run: Run | None, runs: Sequence[Run]) -> dict[Any, bool]:
-        """Whether the buttons and folds are visible for the open run."""
+        """Returns for each button and fold whether it is visible for the open run."""
         is_open = run is not None
         state = run.state if run else None
         is_idle = is_open and state not in AT_WORK
@@ -270,6 +279,7 @@ class RunPanel:
         }
 
     def _log(self, run: Run | None) -> str:
+        """Renders the log of the open run; "" without one."""
         if run is None:
             return ""
         lines = ""
@@ -278,31 +288,41 @@ class RunPanel:
             lines = self.store.log(run.id)
         return log(lines)
 
-    def _listed(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
+    def _matching(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
+        """Returns the runs that match the filter, which may name their experiment."""
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
     def _list(
-        self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None
+        self,
+        runs: Sequence[Run],
+        open_run: Run | None,
+        colours: dict[str, str],
+        pattern: str | None,
     ) -> Output:
         """Returns the state of the list. Without a filter, the runs of an experiment share one row."""
-        listed = self._listed(runs, pattern)
+        listed = self._matching(runs, pattern)
+        # The request to stop is a file of its own, so runs with and without it are equal.
         states = [state_label(run) for run in runs]
-        opened_id = opened.id if opened else ""
+        open_id = open_run.id if open_run else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
         problems = "".join(map(error_message, self.store.damaged()))
         count = self.store.count()
 
         def draw() -> str:
-            return problems + run_list(listed, opened_id, colours, folded, count - len(listed))
+            hidden_runs = count - len(listed)
+            return problems + run_list(listed, open_id, colours, folded, hidden_runs)
 
-        return Output((listed, count, opened_id, colours, folded, states, problems), draw)
+        return Output((listed, count, open_id, colours, folded, states, problems), draw)
 
     def _deletable(self, pattern: str | None) -> list[Run]:
         """Returns the listed runs that are not at work."""
-        return [run for run in self._listed(self.store.list(), pattern) if run.state not in AT_WORK]
+        return [
+            run for run in self._matching(self.store.list(), pattern) if run.state not in AT_WORK
+        ]
 
     def _ask_to_delete_listed(self, pattern: str | None) -> tuple[str, Any]:
+        """Returns the question, and the update that shows it."""
         runs = self._deletable(pattern)
         question = "No run is listed that could be deleted."
         if runs:
@@ -312,11 +332,12 @@ class RunPanel:
         return note(question), gr.update(visible=True)
 
     def _delete(self, run_ids: Iterable[str]) -> tuple[str, str, Any]:
-        """Deletes runs. Returns the first error, no open run, and a hidden confirmation."""
+        """Deletes runs. Returns the first error, "" for the selected run, and the update that hides the question."""
         first_error = ""
         for run_id in run_ids:
             error = error_of(self.store.delete, run_id)
-            first_error = first_error or error
+            if not first_error:
+                first_error = error
             self.services.models.forget(ModelName.of_run(run_id))
         return first_error, "", hidden()
 
@@ -326,13 +347,14 @@ class RunPanel:
         self.services.jobs.resume(run_id)
 
     def _push(self, run_id: str, repo: str, token: str) -> tuple[Any, str]:
-        """Pushes the model, and empties the field of the token, also after an error."""
+        """Pushes the model. Returns the result or an error, and "" for the field of the token."""
         try:
             return note(f"Pushed to {push(self.store, run_id, repo, token)}"), ""
         except UserFacingError as error:
             return error_message(error), ""
 
     def _export(self, run_id: str) -> tuple[str, Any]:
+        """Returns an error, and the update of the download, which is hidden after an error."""
         try:
             file = export(self.store, run_id, self.services.temp.results("exports") / run_id)
         except UserFacingError as error:
@@ -342,7 +364,7 @@ class RunPanel:
 
 
 def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Button]:
-    """Builds a hidden group with a question, a button that deletes, and one that hides the group."""
+    """Builds a hidden question with the buttons Delete and Cancel. Returns its group, its text and Delete."""
     with gr.Group(visible=False) as group:
         text = gr.HTML(question, elem_classes="pad")
         with gr.Row():
@@ -351,22 +373,27 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
     return group, text, confirm
 
 
-def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) -> Run | None:
+def select_run(runs: Sequence[Run], selected: str, groups: Container[str] = ()) -> Run | None:
     """Returns the run that the user opened, or else the running, a waiting or the newest one; None without runs.
 
-    A run that does not belong to an experiment, by ``groups``, is preferred to a newer one that does.
+    Args:
+        runs: the newest first.
+        selected: the id of the run that the user opened, or "".
+        groups: the ids of the runs of experiments. If all runs are idle, other runs are preferred
+            to them.
     """
 
     def importance(run: Run) -> tuple[bool, ...]:
-        at_work = run.state in AT_WORK
-        is_own = at_work or run.id not in groups
-        return run.id == opened, run.state == State.RUNNING, at_work, is_own
+        is_at_work = run.state in AT_WORK
+        is_preferred = is_at_work or run.id not in groups
+        return run.id == selected, run.state == State.RUNNING, is_at_work, is_preferred
 
     # The first of equally important runs is the newest.
     return max(runs, key=importance, default=None)
 
 
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
+    """Renders the open run with its place in the queue, or the page before the first run."""
     if run is None:
         return no_runs(precomputed("pooling"))
     ahead = 0
@@ -377,6 +404,7 @@ def _status(run: Run | None, runs: Sequence[Run]) -> str:
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
+    """Returns the id of a run in the list, no error, and the update that hides the download of another run."""
     return event.run, "", hidden()
 
 
@@ -386,6 +414,7 @@ def _open_group(event: gr.EventData) -> str:
 
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
+    """Adds a run to the overlaid ones or removes it. The first ones go if there are too many."""
     run_ids = [run_id for run_id in overlaid if run_id != event.run]
     if event.on:
         run_ids.append(event.run)

@@ -44,9 +44,9 @@ from training.trainer.run_extras import check_queueable
 
 # The key and the values of a form that no preset has filled in.
 NO_PRESET: tuple[str, form.Fields] = ("", {})
-# The text fields with numbers.
-TYPED = ("learning_rate", "matryoshka_dims", "seed")
-SENT = "The training data are the sentences selected in Explore. Plain sentences are trained with SimCSE."
+# Numbers that are typed into a text field.
+NUMBERS_AS_TEXT = ("learning_rate", "matryoshka_dims", "seed")
+FROM_EXPLORE = "The training data are the sentences selected in Explore. Plain sentences are trained with SimCSE."
 TAGLINE = "Choose a preset or your own settings, press Start, and watch Spearman’s ρ rise, or the space collapse."
 KEEP_PRESET = (
     """(key) => window.nameInAddress(["preset", "settings", "sentences"], [key, "", ""])"""
@@ -64,12 +64,13 @@ def build(services: Services) -> None:
     gr.HTML(heading("Train", TAGLINE))
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
-            opening = next(iter(PRESETS))
-            in_groups = sorted(PRESETS, key=lambda key: PRESET_GROUPS.index(PRESETS[key].group))
-            presets = [(f"{PRESETS[key].group}: {PRESETS[key].title}", key) for key in in_groups]
-            preset = gr.Dropdown(presets, value=opening, label="Preset", elem_id="preset")
-            filled = gr.State((opening, form.shown_values(PRESETS[opening].fields())))
-            lesson = gr.HTML(_lesson(opening), elem_id="lesson")
+            first = next(iter(PRESETS))
+            by_group = sorted(PRESETS, key=lambda key: PRESET_GROUPS.index(PRESETS[key].group))
+            presets = [(f"{PRESETS[key].group}: {PRESETS[key].title}", key) for key in by_group]
+            preset = gr.Dropdown(presets, value=first, label="Preset", elem_id="preset")
+            # The key of the preset that has filled the form, and the values of its fields.
+            preset_state = gr.State((first, form.shown_values(PRESETS[first].fields())))
+            lesson = gr.HTML(_lesson(first), elem_id="lesson")
             planned = gr.HTML(macro("plan")(["Estimating the run"], "…", "", ()), elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
             download = gr.Button(
@@ -85,11 +86,11 @@ def build(services: Services) -> None:
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.RunPanel(services)
     refresh_on = panel.wire()
-    runs = _connect_form(services, (preset, filled, lesson), fields, planned, download)
+    start_form = _connect_form(services, (preset, preset_state, lesson), fields, planned, download)
     queue = partial(_start, services, list(form.config_fields(fields)))
-    started = runs.start_on(start, queue, panel.opened)
+    started = start_form.start_on(start, queue, panel.selected)
     run_js(refresh_on(started.success).then, live.REMEMBER_RUN)
-    runs.estimate_on(panel.running.change)
+    start_form.estimate_on(panel.running.change)
     run_js(started.success, "() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers)
@@ -97,7 +98,7 @@ def build(services: Services) -> None:
 
 def _connect_form(
     services: Services,
-    of_preset: tuple[gr.Dropdown, gr.State, gr.HTML],
+    preset_components: tuple[gr.Dropdown, gr.State, gr.HTML],
     fields: form.Fields,
     planned: gr.HTML,
     download: gr.Button,
@@ -106,31 +107,36 @@ def _connect_form(
     config_fields = form.config_fields(fields)
     names = list(config_fields)
     inputs = list(config_fields.values())
-    preset, filled, lesson = of_preset
-    fill = [preset, filled, lesson, *inputs]
+    preset, preset_state, lesson = preset_components
+    outputs = [preset, preset_state, lesson, *inputs]
+    unchanged = [gr.skip()] * len(outputs)
     questions = gr.State({})
 
     def describe(run: RunEstimate, *values: Any) -> Update:
         """Updates the titles of the folds, and the changes from the preset that filled the form."""
-        # After the values of the inputs comes the state `filled`.
-        *entered, (key, start) = values
-        form_values = dict(zip(names, entered, strict=True))
+        # After the values of the inputs comes the state of the preset.
+        *field_values, (key, preset_values) = values
+        form_values = dict(zip(names, field_values, strict=True))
         is_base_missing = bool(services.models.missing([run.config.base]))
         update: Update = {download: gr.update(visible=is_base_missing)}
         for name, title in form.fold_titles(run.config, form_values["seed"]).items():
             update[fields[name]] = gr.update(label=title)
+        # The values of a link may be of no preset.
         if key:
-            update[lesson] = _lesson(key, form.changed_fields(form_values, start))
+            update[lesson] = _lesson(key, form.changed_fields(form_values, preset_values))
         return update
 
     estimate = partial(_estimate, services, names)
     described = [lesson, download, *(fields[name] for name in form.TITLES)]
-    runs = StartForm(services.jobs.store, [*inputs, filled], planned, estimate, describe, described)
+    start_form = StartForm(
+        services.jobs.store, [*inputs, preset_state], planned, estimate, describe, described
+    )
 
-    def from_link(questions: Questions, request: gr.Request) -> list[Any]:
-        # A preset that a person has chosen before stays.
-        updates = None if questions else _fill_from_link(services, config_fields, request)
-        return updates or [gr.skip()] * len(fill)
+    def fill_from_link(questions: Questions, request: gr.Request) -> list[Any]:
+        if questions:
+            # A person has chosen a preset while the page was opening, and it stays.
+            return unchanged
+        return _fill_from_link(services, config_fields, request) or unchanged
 
     def fill_form(questions: Questions, key: str) -> list[Any]:
         note_action(questions)
@@ -141,13 +147,17 @@ def _connect_form(
     picked = preset.input(
         fill_form,
         [questions, preset],
-        fill,
+        outputs,
         **event_options(queue=False, trigger_mode="multiple"),
     )
-    runs.estimate_on(picked.then)
+    start_form.estimate_on(picked.then)
     objective = fields["objective"]
-    of_objective = [fields[name] for name in form.OF_OBJECTIVE]
-    objective.change(form.objective_updates, objective, of_objective, **event_options(queue=False))
+    objective.change(
+        form.objective_updates,
+        objective,
+        [fields[name] for name in form.OF_OBJECTIVE],
+        **event_options(queue=False),
+    )
     base = fields["base"]
     rate = fields["learning_rate"]
     base.input(
@@ -157,17 +167,17 @@ def _connect_form(
         **event_options(queue=False, trigger_mode="multiple"),
     )
     _connect_negatives(services, fields, names)
-    runs.estimate_on(_connect_download(services, base, planned, download).change)
-    edited = [fields[name].input for name in names if name not in ("name", *TYPED)]
+    start_form.estimate_on(_connect_download(services, base, planned, download).change)
+    edited = [fields[name].input for name in names if name not in ("name", *NUMBERS_AS_TEXT)]
     # A paste does not fire an input event of Gradio.
-    edited += [fields[name].change for name in TYPED]
-    runs.estimate_on(partial(gr.on, edited))
-    take_sent = connect_uploads(fields, planned, runs.estimate_on)
+    edited += [fields[name].change for name in NUMBERS_AS_TEXT]
+    start_form.estimate_on(partial(gr.on, edited))
+    take_file_after = connect_uploads(fields, planned, start_form.estimate_on)
 
-    opened = on_open().then(from_link, questions, fill, **event_options(queue=False))
-    filled_in = take_sent(opened)
-    runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
-    return runs
+    opened = on_open().then(fill_from_link, questions, outputs, **event_options(queue=False))
+    filled_in = take_file_after(opened)
+    start_form.estimate_on(keep_touched([preset, *inputs], filled_in).then)
+    return start_form
 
 
 def _connect_download(
@@ -189,16 +199,20 @@ def _connect_download(
 
 
 def _fill(
-    services: Services, names: list[str], key: str, changed: form.Fields | None = None
+    services: Services, names: list[str], key: str, changes: form.Fields | None = None
 ) -> list[Any]:
-    """Returns the preset, its values, its lesson, and the updates of the form. ``changed`` replaces some of these."""
-    changed = changed or {}
+    """Returns the preset, the state with its key and values, its lesson, and the updates of the fields ``names``.
+
+    Args:
+        changes: updates of fields that replace those of the preset, by name.
+    """
     values = PRESETS[key].fields()
     if key == "two-stage":
+        # The second stage continues the newest run on NLI.
         values["base"] = two_stage_base(services.jobs.store.recent())
-    updates = zip(names, form.updates(values, names), strict=True)
-    filled = [changed.get(name, update) for name, update in updates]
-    return [key, (key, form.shown_values(values)), _lesson(key), *filled]
+    updates = dict(zip(names, form.updates(values, names), strict=True))
+    updates |= changes or {}
+    return [key, (key, form.shown_values(values)), _lesson(key), *updates.values()]
 
 
 def _fill_from_link(
@@ -207,31 +221,37 @@ def _fill_from_link(
     """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
 
     ?sentences=<token> names sentences from another page, which become the training data. Returns
-    None if the address has none of these.
+    None if the address has none of these, so that the form stays as it is.
     """
     query = request.query_params
     names = list(fields)
     try:
         if token := query.get("sentences"):
-            sent = _sent_sentences(services, token)
-            updates = [sent.get(name, gr.skip()) for name in names]
-            return [None, NO_PRESET, note(SENT), *updates]
-        if like := query.get("settings"):
-            run = services.jobs.store.get(like)
+            changes = _sent_sentences(services, token)
+            updates = [changes.get(name, gr.skip()) for name in names]
+            return [None, NO_PRESET, note(FROM_EXPLORE), *updates]
+        if run_id := query.get("settings"):
+            run = services.jobs.store.get(run_id)
             check_queueable(run.config)
             updates = form.updates(run.config.to_dict() | {"name": ""}, names)
             return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
     except UserFacingError as error:
         return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-    changed = from_address(query.get("changed", ""), fields)
-    opening = next(iter(PRESETS)) if changed else ""
-    key = query.get("preset", opening)
+    changes = from_address(query.get("changed", ""), fields)
+    # Without a preset, the fields differ from the first one, with which the page opens.
+    default = next(iter(PRESETS)) if changes else ""
+    key = query.get("preset", default)
     if key not in PRESETS:
         return None
-    return _fill(services, names, key, changed)
+    return _fill(services, names, key, changes)
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
+    """Returns the estimate of one run, and the function that renders the plan of the runs of all seeds.
+
+    Args:
+        values: the values of the fields ``names``, then the state of the preset.
+    """
     form_values = dict(zip(names, values, strict=False))
     config = to_config(form_values, services.access)
     estimate = estimate_run(config, services.jobs.store)
@@ -255,6 +275,7 @@ def _start(services: Services, names: list[str], visitor: str, *values: Any) -> 
 
 
 def _lesson(key: str, changed: form.Fields | None = None) -> str:
+    """Renders what a preset teaches, and which fields have been changed since it filled the form."""
     labels = [SETTINGS[name].label for name in changed or ()]
     return macro("train/lesson")(PRESETS[key], labels, to_address(changed or {}))
 
@@ -271,6 +292,7 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
     )
 
     def preview(watch: Watch, *values: Any) -> Update:
+        # It imports torch, which takes seconds.
         from training.trainer.negatives import PREVIEWED, mine_for
 
         form_values = dict(zip(names, values, strict=True))
@@ -289,8 +311,9 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
 
 def to_address(changed: form.Fields) -> str:
     """Returns the changed fields as a parameter of the address, without uploads."""
-    named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
-    return quote(json.dumps(named, separators=(",", ":"))) if named else ""
+    # The value of an upload is its path.
+    fields = {name: value for name, value in changed.items() if not str(value).startswith("/")}
+    return quote(json.dumps(fields, separators=(",", ":"))) if fields else ""
 
 
 def from_address(text: str, fields: form.Fields) -> dict[str, Any]:
@@ -307,9 +330,10 @@ def from_address(text: str, fields: form.Fields) -> dict[str, Any]:
             continue
         items = value if isinstance(value, list) else [value]
         texts = ["" if item is None else str(item) for item in items]
-        value = value_of(fields[name], texts)
-        if value != gr.skip():
-            updates[name] = gr.update(value=value)
+        field_value = value_of(fields[name], texts)
+        # An invalid value is skipped.
+        if field_value != gr.skip():
+            updates[name] = gr.update(value=field_value)
     return updates
 
 
@@ -318,9 +342,9 @@ def _sent_sentences(services: Services, token: str) -> dict[str, Any]:
 
     Raises InputError if the sentences have been deleted, or if there is not enough space for them.
     """
-    sent = services.shared_sentences.path(token)
-    services.check_kept_room(sent)
-    copy = keep_upload(sent, services.settings.home)
+    file = services.shared_sentences.path(token)
+    services.check_kept_room(file)
+    copy = keep_upload(file, services.settings.home)
     choices = [(f"{copy.name} (from Explore)", str(copy)), *TRAIN_DATA]
     return {
         "train_data": gr.update(choices=choices, value=str(copy)),

@@ -81,7 +81,7 @@ def status(run: Run, ahead: int) -> Markup:
     """Renders the open run: its state, progress, results and their meaning.
 
     Args:
-        ahead: the number of runs before it in the queue.
+        ahead: the number of earlier runs that have not ended.
     """
     progress = run.progress
     errors = []
@@ -92,12 +92,13 @@ def status(run: Run, ahead: int) -> Markup:
     if progress.undefined:
         errors.append(f"Spearman’s ρ is {progress.undefined}.")
     errors += [f"{warning}." for warning in progress.warnings]
-    compared = {"model": ModelName.of_run(run.id), "second": run.config.base}
-    changed = (progress.best or {}).get("changed")
-    if changed and sum(map(len, changed)) <= LONGEST_LINK:
-        compared["a"], compared["b"] = changed
+    link = {"model": ModelName.of_run(run.id), "second": run.config.base}
+    # The held-out pair whose cosine has changed most.
+    pair = (progress.best or {}).get("changed")
+    if pair and sum(map(len, pair)) <= LONGEST_LINK:
+        link["a"], link["b"] = pair
     if run.config.pooling in PAPER_POOLINGS:
-        compared["pooling"] = run.config.pooling
+        link["pooling"] = run.config.pooling
     is_next = run.state == State.QUEUED and not ahead
     fraction = 0.0
     if progress.steps:
@@ -108,17 +109,18 @@ def status(run: Run, ahead: int) -> Markup:
         label="starting …" if is_next else state_label(run),
         fraction=fraction,
         facts=_facts(run, ahead),
+        # str.capitalize would change the rest of the sentence.
         errors=[error[:1].upper() + error[1:] for error in errors],
         tiles=_tiles(run),
         settings=settings(run),
-        compare_url=f"./?{urlencode(compared)}" if run.has_model else "",
+        compare_url=f"./?{urlencode(link)}" if run.has_model else "",
         settings_url=f"train?run={quote(run.id)}&settings={quote(run.id)}",
     )
 
 
 def run_list(
     runs: Sequence[Run],
-    opened: str,
+    open_id: str,
     colours: Mapping[str, str],
     folded: Mapping[str, RunGroup] = MappingProxyType({}),
     hidden: int = 0,
@@ -126,20 +128,21 @@ def run_list(
     """Renders the list of runs, newest first.
 
     Args:
-        opened: the id of the open run.
+        open_id: the id of the open run.
         colours: the colours of the runs whose curves are drawn, by id.
-        folded: the groups of runs that share one row, by the ids of the runs.
+        folded: the groups of runs that share one row, by the ids of the runs. The open run has a
+            row of its own.
         hidden: the number of runs that the filter leaves out.
     """
     rows: list[dict[str, Any]] = []
     folded_groups: set[str] = set()
     for run in runs:
         group = folded.get(run.id)
-        if group is None or run.id == opened:
+        if group is None or run.id == open_id:
             rows.append(
                 {
                     "run": run,
-                    "is_open": run.id == opened,
+                    "is_open": run.id == open_id,
                     "colour": colours.get(run.id),
                     **_row(run),
                 }
@@ -181,10 +184,10 @@ def _over_seeds(runs: Sequence[Run]) -> str:
 
 def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Markup:
     """Renders the work of a run, or of a run for each of several seeds, and its time."""
-    rows = estimate.kind
+    data = estimate.kind
     if estimate.rows is not None:
-        rows = f"{estimate.rows:,} {rows}"
-    facts = [rows]
+        data = f"{estimate.rows:,} {data}"
+    facts = [data]
     if estimate.steps is None:
         facts.append("the number of steps is known once the data is loaded")
     else:
@@ -228,11 +231,12 @@ def settings(run: Run) -> str:
 
 def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
     """Returns the length of a run and the settings of its optimiser. ``seeds`` replaces the seed of the config."""
-    length = f"{config.epochs:g} epochs"
     if config.max_steps:
         length = f"{config.max_steps:,} steps"
     elif config.epochs == 1:
         length = "1 epoch"
+    else:
+        length = f"{config.epochs:g} epochs"
     batch = f"batch {config.batch_size}"
     if config.mini_batch_size is not None:
         batch += f", {config.mini_batch_size} at a time"
@@ -269,7 +273,7 @@ def _facts(run: Run, ahead: int) -> list[str]:
             facts.append(f"{progress.sentences_per_second:,.0f} sentences/s")
     elif run.record.started and run.record.ended:
         facts.append(f"ended {format_time(run.record.ended)}")
-        # Why it finished before its last step. The reasons of other states are shown as errors.
+        # A run may finish before its last step. The reasons of other states are shown as errors.
         if run.state == State.FINISHED and run.reason:
             facts.append(run.reason)
     if progress.device:
@@ -296,9 +300,12 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         shares = " → ".join(f"{event['accuracy@1']:.0%}" for event in partners)
         tiles.append((shares, "finds the partner", f"of {partners[0]['queries']:,} dev pairs"))
     if best is not None and progress.best is not None:
-        after = " after training" if base is not None and best < base else ""
+        label = f"best {metric.label}"
+        # `progress.best` leaves out the base, which may have a higher figure.
+        if base is not None and best < base:
+            label += " after training"
         step = f"at step {progress.best['step']:,}"
-        tiles.append((f"{best:.{digits}f}", f"best {metric.label}{after}", step))
+        tiles.append((f"{best:.{digits}f}", label, step))
         if base is not None:
             gain = format_number(best - base, digits, "+")
             tiles.append((gain, "against the base", f"which has {base:.{digits}f}"))
@@ -310,11 +317,12 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     if progress.test is not None:
         spearman = f"{100 * progress.test['spearman']:.1f}"
         tiles.append((spearman, f"on {progress.test['data']}", "held out"))
-    shorter = (progress.best or latest or {}).get("by_dimension") or {}
-    for dimension, value in shorter.items():
+    evaluation = progress.best or latest or {}
+    for dimension, value in (evaluation.get("by_dimension") or {}).items():
         text = f"{metric.factor * value:.{digits}f}"
         tiles.append((text, f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
+        # Of plain sentences or of the training data, whichever are more alike.
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         if cosine > COLLAPSED_FROM:
             remark = "collapsed: all sentences look alike"
@@ -327,7 +335,7 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
 
 
 def _unit(run: Run) -> str:
-    """Returns the metric of a run, with an arrow in the direction of better values."""
+    """Returns the metric of a run, with an arrow in the direction of better values; the loss until one is measured."""
     metric = RUN_METRICS[run.progress.measure or "loss"]
     return f"{metric.label} {metric.arrow}"
 
@@ -338,6 +346,7 @@ def _digits(run: Run) -> int:
 
 
 def _row(run: Run) -> dict[str, str]:
+    """Returns the texts of a run in the list, by the name that the template gives them."""
     progress = run.progress
     digits = _digits(run)
     best = progress.figure(progress.best)
@@ -363,7 +372,9 @@ def _row(run: Run) -> dict[str, str]:
 def run_report(
     store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders
 ) -> Report:
-    """Returns the report of a run: results, curves, evaluations, log. ``clean`` removes paths.
+    """Returns the report of a run: results, curves, evaluations, log.
+
+    ``clean`` removes the paths of this machine from a text.
 
     Raises RunNotFoundError if the run does not exist.
     """
@@ -392,7 +403,7 @@ def run_report(
         run.name,
         used_settings,
         {
-            "Result": [status(run, 0)],
+            "Result": [status(run, ahead=0)],
             "Curves": curves,
             "Evaluations": [_evaluation_table(evaluations)] if evaluations else [],
             "Log": [log(clean(store.log(run_id)))],
@@ -427,6 +438,7 @@ def command_of(config: RunConfig) -> str:
         if value == defaults[name]:
             continue
         words.append(SETTINGS[name].option)
+        # A switch has no value. All switches are off by default.
         if value is not True:
             words.append(_text(value) or "none")
     return shlex.join(words)

@@ -1,6 +1,7 @@
 """`pages/explore/map_figure.py`, `pairs.py`, `clusters.py`: what they say; a user's text never becomes markup."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from sbert_app.figures.map import Labels
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search
 from sbert_app.pages.explore.pairs import count_of_corpus
-from sbert_app.services.clusters.clustering import HIERARCHICAL
+from sbert_app.services.background.watch import UNWATCHED
+from sbert_app.services.clusters.clustering import HIERARCHICAL, ClusterSettings
 from sbert_app.services.clusters.summary import Cluster, Topics
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -26,6 +28,18 @@ from sbert_app.services.maps.corpus_map import MapResult
 from training.names import ModelName
 
 OPEN = open_corpus.OpenCorpus("key", ModelName("m"))
+CONTROLS = map_figure.MapControls(
+    colour=map_figure.TOPIC,
+    query="",
+    dimensions="2-D",
+    neighbours=15,
+    min_dist=0.1,
+    seed=0,
+    second="",
+    pooling="",
+    pairs=False,
+    names=True,
+)
 
 
 @pytest.fixture
@@ -152,3 +166,30 @@ def test_a_column_value_names_the_region_where_it_prevails():
     colouring = Labels("domain", ["law", "news", "(none)"], np.array([0, 0, 0, 1, 1, 2, 2, 2]))
     regions = Topics(np.array([0, 0, 0, 0, 1, 1, 1, 1]), {0: "court", 1: "today"})
     assert map_figure.named_by(colouring, regions).names == ["law", ""]
+
+
+def test_names_are_written_onto_the_map_only_if_the_box_is_ticked(embedded):
+    points = np.array([[0, 0], [0, 1], [9, 9]], dtype=np.float32)
+    result = MapResult([embedded], [points], "key", False, 0.0)
+    topics = Topics(np.array([0, 0, 1]), {0: "dogs", 1: "cats"})
+    colouring = map_figure.topic_labels(topics)
+    figure = map_figure.make_figure(result, CONTROLS, colouring, (topics, topics))
+    assert {note.text for note in figure.layout.annotations} == {"dogs", "cats"}
+    figure = map_figure.make_figure(result, CONTROLS._replace(names=False), colouring, ())
+    assert not figure.layout.annotations
+
+
+def test_an_empty_query_colours_nothing_beside_a_column_named_query():
+    corpus = Corpus("asked", ["A dog.", "A cat."], {"query": ["1", "2"]})
+    embedded = EmbeddedCorpus(corpus, np.eye(2, dtype=np.float32), "m", "mean", "key", 0.0)
+    opened = SimpleNamespace(embed=lambda embeddings: embedded)
+    services = SimpleNamespace(embeddings=None)
+
+    def colouring(colour):
+        controls = CONTROLS._replace(colour=colour, query=" ")
+        return map_figure.compute_colouring(
+            services, opened, controls, ClusterSettings(), UNWATCHED
+        )
+
+    assert colouring(map_figure.QUERY) is None
+    assert isinstance(colouring(map_figure.COLUMN + "query"), Labels)

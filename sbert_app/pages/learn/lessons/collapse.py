@@ -39,7 +39,7 @@ PAIRS = 200
 
 
 class LessonVectors(NamedTuple):
-    """Vectors of the lesson, measured."""
+    """The figures of the lesson's vectors."""
 
     rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float
@@ -69,7 +69,7 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
         pooling = "cls"
     sample = encode_sample(context, model, PAIRS)
     vectors = np.concatenate(sample.by_pooling[pooling])  # (2 N, D)
-    u, v = np.split(pulled(vectors, pull), 2)
+    u, v = np.split(pull_together(vectors, pull), 2)
     cosines = cosine(u, v)
     return LessonVectors(
         rho=100 * spearman(cosines, sample.pairs.gold),
@@ -83,8 +83,8 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
     )
 
 
-def pulled(vectors: np.ndarray, pull: float) -> np.ndarray:
-    """(N, D) -> (N, D) unit vectors, moved by ``pull`` 0..1 towards their mean direction."""
+def pull_together(vectors: np.ndarray, pull: float) -> np.ndarray:
+    """Moves vectors (N, D) by ``pull`` 0..1 towards their mean direction. Returns unit vectors (N, D)."""
     directions = normalize_rows(vectors.astype(np.float64))
     mean = normalize_rows(directions.mean(axis=0, keepdims=True))
     return normalize_rows((1 - pull) * directions + pull * mean)
@@ -106,10 +106,10 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
     else:
         flag = Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
     if runs:
-        listed = Markup().join(Markup("<li><b>{}</b>: {}</li>").format(*run) for run in runs)
+        items = [Markup("<li><b>{}</b>: {}</li>").format(name, reason) for name, reason in runs]
         flagged = Markup(
             '<div class="note">Runs on this machine that were flagged:<ul>{}</ul></div>'
-        ).format(listed)
+        ).format(Markup().join(items))
     else:
         flagged = note(
             "No run on this machine has been flagged yet; the link below starts one that will be."

@@ -72,6 +72,7 @@ def measure(context: Context, moment: float) -> Rates:
     with Timed() as timed:
         vectors = encoder.encode(sentences)
         watch.report(1, None, 3)
+        # The vectors, repeated. The time of the product grows with the square of their number.
         block = np.resize(vectors, (2_000, vectors.shape[1]))
         product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
         encoding = _median_seconds(lambda: encoder.encode(sentences))
@@ -91,25 +92,30 @@ def pairs_of(sentences: int) -> int:
 def both_seconds(rates: Rates, sentences: int) -> tuple[float, float]:
     """Extrapolated seconds of bi-encoder (N encodings, N × N product) and cross-encoder (N(N-1)/2 passes)."""
     product = rates.product_seconds * (sentences / PAPER_SENTENCES) ** 2
-    return sentences / rates.sentences_per_second + product, pairs_of(
-        sentences
-    ) / rates.pairs_per_second
+    bi = sentences / rates.sentences_per_second + product
+    cross = pairs_of(sentences) / rates.pairs_per_second
+    return bi, cross
 
 
 def cost_lines(rates: Rates, sentences: int) -> go.Figure:
     """Seconds against N on logarithmic axes: extrapolated lines, the chosen N, and the paper's two values."""
-    grid = np.logspace(1, 6, 41)
-    lines = zip(*(both_seconds(rates, round(n)) for n in grid), strict=True)
+    counts = [round(count) for count in np.logspace(1, 6, 41)]
+    seconds = np.array([both_seconds(rates, count) for count in counts])  # (41, 2)
     points = both_seconds(rates, sentences)
     colours = {"bi-encoder": "blue", "cross-encoder": "orange"}
     figure = go.Figure()
-    for (name, colour), line, point in zip(colours.items(), lines, points, strict=True):
+    for column, (name, colour) in enumerate(colours.items()):
         hover = f"%{{x:,}} sentences: %{{y:.3s}} s<extra>{name}</extra>"
+        line = seconds[:, column].tolist()
+        add_scatter(figure, counts, line, colour, hover, name=name, line_width=3)
         add_scatter(
-            figure, grid.round().tolist(), list(line), colour, hover, name=name, line_width=3
-        )
-        add_scatter(
-            figure, [sentences], [point], colour, mode="markers", marker_size=13, showlegend=False
+            figure,
+            [sentences],
+            [points[column]],
+            colour,
+            mode="markers",
+            marker_size=13,
+            showlegend=False,
         )
     add_scatter(
         figure,
@@ -145,14 +151,14 @@ def describe(rates: Rates, sentences: int) -> Markup:
             "~65 h",
         )
     )
-    says = Markup(
+    basis = Markup(
         "the two rates only, on {} sentences and {} pairs of {}, medians of three; {}. "
         "<b>The times of this machine are extrapolated from them</b>"
     )
     return (
         tiles(figures)
         + table(("sentences", "pairs", "bi-encoder", "cross-encoder"), rows)
-        + measured(says.format(SENTENCES, PAIRS, data_label(rates.data), rates.timed))
+        + measured(basis.format(SENTENCES, PAIRS, data_label(rates.data), rates.timed))
     )
 
 

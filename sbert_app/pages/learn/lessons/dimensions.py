@@ -32,7 +32,7 @@ DRAWS = 20
 FRACTIONS = (1, 3 / 4, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
 
-class Kept(NamedTuple):
+class RhoOfSize(NamedTuple):
     """ρ ×100 with a number of dimensions, chosen in three ways."""
 
     dimensions: int
@@ -41,20 +41,23 @@ class Kept(NamedTuple):
     pca: float
 
 
-class Shortened(NamedTuple):
-    rows: list[Kept]  # all dimensions, and the fractions of them
+class RhoBySize(NamedTuple):
+    rows: list[RhoOfSize]  # all dimensions, and the fractions of them
     sample: EncodedSample
 
-    def nearest(self, share: float) -> Kept:
+    def nearest(self, share: float) -> RhoOfSize:
+        """The row whose number of dimensions is nearest to this share of all."""
         whole = self.rows[0].dimensions
         return min(self.rows, key=lambda row: abs(row.dimensions - share * whole))
 
 
-def measure(context: Context, source: str) -> Shortened:
-    """``source``: "trained", the setup's model, or "random" weights. InputError if model or data cannot be loaded."""
-    sample = encode_sample(
-        context, RANDOM_WEIGHTS if source == "random" else context.setup.model, PAIRS
-    )
+def measure(context: Context, source: str) -> RhoBySize:
+    """Measures ρ with fewer and fewer dimensions of a model. InputError if model or data cannot be loaded.
+
+    ``source`` is "trained", the setup's model, or "random" weights.
+    """
+    model = RANDOM_WEIGHTS if source == "random" else context.setup.model
+    sample = encode_sample(context, model, PAIRS)
     sides = sample.by_pooling["mean"]
     both = np.concatenate(sides)
     mean = both.mean(axis=0)
@@ -64,6 +67,7 @@ def measure(context: Context, source: str) -> Shortened:
     width = both.shape[1]
     gold = sample.pairs.gold
     rows = []
+    # A small model may have the same number for two fractions.
     for count in dict.fromkeys(max(2, round(width * fraction)) for fraction in FRACTIONS):
         first = rho([side[:, :count] for side in sides], gold)
         pca = rho([side[:, :count] for side in rotated], gold)
@@ -71,11 +75,11 @@ def measure(context: Context, source: str) -> Shortened:
         for _ in range(DRAWS):
             columns = generator.choice(width, count, replace=False)
             random.append(rho([side[:, columns] for side in sides], gold))
-        rows.append(Kept(count, first, np.array(random), pca))
-    return Shortened(rows, sample)
+        rows.append(RhoOfSize(count, first, np.array(random), pca))
+    return RhoBySize(rows, sample)
 
 
-def kept_lines(result: Shortened, size: Kept) -> go.Figure:
+def kept_lines(result: RhoBySize, size: RhoOfSize) -> go.Figure:
     """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
     figure = go.Figure()
     counts = [row.dimensions for row in result.rows]
@@ -101,7 +105,7 @@ def kept_lines(result: Shortened, size: Kept) -> go.Figure:
     return styled(figure, 350, "dimensions kept", "Spearman ρ ×100", legend=True)
 
 
-def describe(result: Shortened, size: Kept) -> Markup:
+def describe(result: RhoBySize, size: RhoOfSize) -> Markup:
     """ρ of each choice at each size, and what half, or what was chosen, costs."""
     rows = []
     for row in result.rows:
@@ -112,18 +116,18 @@ def describe(result: Shortened, size: Kept) -> Markup:
     whole = result.rows[0].first
     draws = size.random
     if size.first > draws.max():
-        first = "better than each of the"
+        comparison = "better than each of the"
     elif size.first < draws.min():
-        first = "worse than each of the"
+        comparison = "worse than each of the"
     else:
-        first = "not special: they lie among the"
+        comparison = "not special: they lie among the"
     by_first = format_number(size.first - whole, 1, "+")
     by_draws = format_number(draws.mean() - whole, 1, "+")
     by_pca = format_number(size.pca - whole, 1, "+")
     sentences = [
         f"{size.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
         f"first, by {by_draws} on average if they are chosen at random, and by {by_pca} if PCA chooses.",
-        f"The first {size.dimensions} are {first} {DRAWS} random choices.",
+        f"The first {size.dimensions} are {comparison} {DRAWS} random choices.",
     ]
     about = f"{result.sample.model}, {result.sample.pairs.label}, PCA fitted on their sentences without scores, encoded"
     header = ("dimensions", "the first", "random, mean", "random, range", "PCA’s")

@@ -30,9 +30,11 @@ from sbert_app.pages.learn.lesson import (
     styled,
     table,
 )
-from sbert_app.pages.learn.samples import Timed, encoding, sample_rows
+from sbert_app.pages.learn.samples import Timed, encoding_stage, sample_rows
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.results.results import data_label
+from training.objectives import training_data
+from training.objectives.pairs import CONCATENATIONS, concatenate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,8 +84,6 @@ class LabelledVectors(NamedTuple):
 
 def measure(context: Context, train_pairs: int) -> Heads:
     """Trains and tests the seven heads. InputError if the benchmark or the model cannot be loaded."""
-    from training.objectives.pairs import CONCATENATIONS
-
     data = context.setup.data
     train = _vectors(context, "stsb:train", train_pairs)
     test = _vectors(context, data, TEST_PAIRS)
@@ -99,10 +99,10 @@ def measure(context: Context, train_pairs: int) -> Heads:
 
 
 def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> Head:
+    """Trains a head on the features of one concatenation, less their mean over the training pairs."""
+    # The import of torch takes seconds.
     import torch
     import torch.nn.functional as F
-
-    from training.objectives.pairs import concatenate
 
     x = concatenate(train.u, train.v, concatenation)
     x_test = concatenate(test.u, test.v, concatenation)
@@ -135,15 +135,15 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
 def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
     import torch
 
-    from training.objectives import training_data
-
     dataset = training_data(data, "classification", home=context.runs.home)
     rows = sample_rows(len(dataset), pairs, context.setup.seed)
     first, second = ([column[row] for row in rows] for column in dataset.columns)
     encoder = context.encoder
-    watch = encoding(context, [*first, *second], context.setup.model)
+    watch = encoding_stage(context, [*first, *second], context.setup.model)
     with Timed() as timed:
-        encoded = encoder.encode([*first, *second], True, watch.on_progress, watch.should_stop)
+        encoded = encoder.encode(
+            [*first, *second], on_progress=watch.on_progress, should_stop=watch.should_stop
+        )
         # The components of a unit vector have a variance of 1 / D.
         vectors = torch.from_numpy(encoded * encoder.dimension**0.5)
     labels = torch.tensor([(dataset.labels or ())[row] for row in rows])
@@ -236,9 +236,11 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
         )
     if len(shipped) > 1:
         variants = ABLATIONS["concat"].variants
-        lowest, *_, highest = sorted((rho, variants[name].label) for name, rho in shipped.items())
+        lowest = min(shipped, key=shipped.__getitem__)
+        highest = max(shipped, key=shipped.__getitem__)
         sentences.append(
-            f"The shipped runs span {lowest[0]:.2f} {lowest[1]} to {highest[0]:.2f} {highest[1]}."
+            f"The shipped runs span {shipped[lowest]:.2f} {variants[lowest].label} to {shipped[highest]:.2f} "
+            f"{variants[highest].label}."
         )
     return sentences
 

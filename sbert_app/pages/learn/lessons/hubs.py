@@ -12,6 +12,7 @@ from typing import NamedTuple
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
+import scipy  # loads its submodules on first use
 from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, add_bars
@@ -45,6 +46,8 @@ class Hubness(NamedTuple):
 
 
 class Hubs(NamedTuple):
+    """The hubs of a corpus, and of its vectors less their mean."""
+
     before: Hubness
     centred: Hubness
     corpus: EncodedCorpus
@@ -64,15 +67,13 @@ def measure(context: Context, source: str, k: int) -> Hubs:
 
 
 def hubness(vectors: np.ndarray, k: int) -> Hubness:
-    """N_k of each vector (N, D) by cosine, without itself."""
-    from scipy.stats import skew
-
+    """N_k of each vector (N, D) by cosine. A vector is not its own neighbour."""
     unit = normalize_rows(vectors)
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, -np.inf)
-    nearest = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
+    nearest = np.argpartition(-cosines, k - 1, axis=1)[:, :k]  # (N, k), in any order
     counts = np.bincount(nearest.ravel(), minlength=len(vectors))
-    return Hubness(counts, float(skew(counts)))
+    return Hubness(counts, float(scipy.stats.skew(counts)))
 
 
 def count_bars(result: Hubs) -> go.Figure:
@@ -82,6 +83,7 @@ def count_bars(result: Hubs) -> go.Figure:
         ("as they are", result.before, "orange"),
         ("centred", result.centred, "blue"),
     ):
+        # The number of sentences for each count, from 0 on.
         sentences = np.bincount(distribution.counts).tolist()
         hover = f"neighbour of %{{x}}: %{{y}} sentences<extra>{name}</extra>"
         add_bars(

@@ -45,7 +45,10 @@ COLOURS = {"mean": "blue", "max": "orange", "cls": "green"}
 
 
 class Layers(NamedTuple):
-    """ρ ×100 of every layer under every pooling. Layer 0 is the input embeddings."""
+    """ρ ×100 of every layer under every pooling. Layer 0 is the input embeddings.
+
+    Under CLS, layer 0 has the same vector for all sentences, so its ρ is NaN.
+    """
 
     model: str
     by_pooling: dict[str, list[float]]  # pooling -> ρ of layer 0, 1, …, L
@@ -58,7 +61,7 @@ class Layers(NamedTuple):
         return int(np.nanargmax(self.by_pooling[pooling]))
 
 
-# The reader looks at each pooling in turn.
+# A result covers all poolings, so another choice computes nothing.
 @lru_cache(maxsize=8)
 def measure(context: Context, model: str, pairs: int) -> Layers:
     """Measures ρ of every layer. InputError if the model has no layers, or it or the data cannot be loaded."""
@@ -86,11 +89,14 @@ def layer_vectors(
 
     InputError if the encoder is no transformer.
     """
+    # The import of torch takes seconds.
     import torch
 
     from training.inference.batching import pad, plan
 
-    layers = getattr(getattr(encoder.backbone, "config", None), "num_hidden_layers", None)
+    # Networks over word vectors have no config.
+    config = getattr(encoder.backbone, "config", None)
+    layers = getattr(config, "num_hidden_layers", None)
     if not layers:
         raise InputError(f"{encoder.name} is no transformer, and has no layers to compare")
     ids = encoder.tokenize(sentences)
@@ -103,7 +109,8 @@ def layer_vectors(
     watch = watch.stage(f"Encoding {len(ids)} sentences in {layers + 1} layers")
     for rows in plan([len(row) for row in ids], TOKENS):
         watch.check()
-        batch = pad([ids[row] for row in rows], 0)
+        # The mask hides the padding, so any id will do.
+        batch = pad([ids[row] for row in rows], pad_id=0)
         mask = None if batch.mask is None else batch.mask.to(encoder.device)
         with torch.inference_mode():
             states = encoder.backbone(
@@ -112,9 +119,9 @@ def layer_vectors(
                 output_hidden_states=True,
             ).hidden_states
             for name, vectors in pooled.items():
-                vectors[:, rows] = (
-                    torch.stack([POOLINGS[name](state, mask) for state in states]).cpu().numpy()
-                )
+                # (L + 1, batch, D)
+                of_layers = torch.stack([POOLINGS[name](state, mask) for state in states])
+                vectors[:, rows] = of_layers.cpu().numpy()
         done += len(rows)
         watch.report(done, None, len(ids))
     return pooled
@@ -160,7 +167,7 @@ def describe(result: Layers, pooling: str) -> Markup:
     names = {0: "0: embeddings", last: f"{last}: last"}
     rows = []
     for layer in range(last + 1):
-        values = [of_pooling[layer] for of_pooling in result.by_pooling.values()]
+        values = [rhos[layer] for rhos in result.by_pooling.values()]
         cells = [MISSING if isnan(value) else f"{value:.1f}" for value in values]
         rows.append((names.get(layer, str(layer)), *cells))
     rows.append(("layer 1 + last", *(f"{value:.1f}" for value in result.first_last.values())))

@@ -11,6 +11,7 @@ from statistics import fmean
 import gradio as gr
 import plotly.graph_objects as go
 from markupsafe import Markup
+from plotly.subplots import make_subplots
 
 from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_duration
@@ -49,6 +50,7 @@ CURVES = {
 
 def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
     """The shipped runs with these defects beside the runs without any, and if requested a run that is trained now."""
+    # In the order of the shipped runs.
     ordered = tuple(name for name in DEFECTS if name in defects)
     runs: dict[tuple[str, ...], list[DefectRun]] = {(): [], ordered: []}
     for run in shipped().runs:
@@ -71,16 +73,14 @@ def _train(context: Context, defects: Sequence[str]) -> DefectRun:
 
 def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> go.Figure:
     """Loss, ρ and cosine of random pairs over the steps: a line for each seed, grey for runs without defects."""
-    from plotly.subplots import make_subplots
-
     rows = len(CURVES)
     figure = make_subplots(
         rows, 1, shared_xaxes=True, vertical_spacing=0.11, subplot_titles=list(CURVES)
     )
     lines = []
-    for names, of_one in runs.items():
+    for names, seeds in runs.items():
         colour = "blue" if names else "grey"
-        lines += [(run, colour) for run in of_one]
+        lines += [(run, colour) for run in seeds]
     if here:
         lines.append((here, "orange"))
     for row, (steps_field, field, factor) in enumerate(CURVES.values(), 1):
@@ -113,12 +113,12 @@ def _defects(names: Sequence[str]) -> str:
 def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> Markup:
     """The ends of the runs, what the app says about them, and where they were measured."""
     rows = []
-    for names, of_one in runs.items():
-        if of_one:
-            loss = fmean(run.losses[-1] for run in of_one)
-            before = 100 * fmean(run.rho[0] for run in of_one)
-            after = 100 * fmean(run.rho[-1] for run in of_one)
-            cosine = fmean(run.random_cosine[0] for run in of_one)
+    for names, seeds in runs.items():
+        if seeds:
+            loss = fmean(run.losses[-1] for run in seeds)
+            before = 100 * fmean(run.rho[0] for run in seeds)
+            after = 100 * fmean(run.rho[-1] for run in seeds)
+            cosine = fmean(run.random_cosine[0] for run in seeds)
             rows.append(
                 (_defects(names), f"{loss:.3f}", f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}")
             )
@@ -126,10 +126,12 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     colours = "Grey: no defect. Blue: with the defects that are ticked."
     if here:
         colours += " Orange: trained here."
-    last = list(runs.values())[-1]
-    # One sentence of each kind: the runs of several seeds differ only in the figures.
+    # The runs with the defects that are ticked.
+    *_, ticked = runs.values()
+    # One warning of each kind, which its first words tell: runs of several seeds differ only in the
+    # figures.
     warnings = {}
-    for run in last:
+    for run in ticked:
         for warning in run.warnings:
             warnings[warning[:9]] = f"The app says of such a run: “{warning}.”"
     sentences = list(warnings.values()) or [
@@ -137,7 +139,7 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     ]
     source = shipped()
     machine = source.machine.get("device", "")
-    where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
+    where = f"means of {len(ticked)} seeds, {ticked[0].steps[-1]} steps each, on {machine}, {source.measured}"
     html = table(header, rows, wide=True) + findings([colours, *sentences]) + shipped_with(where)
     if here:
         html += measured(

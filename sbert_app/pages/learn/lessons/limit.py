@@ -34,6 +34,7 @@ from sbert_app.pages.learn.lesson import (
 from sbert_app.pages.learn.samples import Timed
 from training.catalogue import read_asset
 from training.models.lexical import TfIdf
+from training.models.maxsim import MaxSim
 
 DIMENSIONS = (2, 3, 4, 6, 8)
 STEPS = 250
@@ -73,8 +74,7 @@ def measure(context: Context, documents: int) -> Limit:
     pairs = np.array(list(combinations(range(documents), 2)))
     free: dict[int, float] = {}
     watch = context.watch.stage(f"Optimising vectors of {len(DIMENSIONS)} dimensions")
-    # The steps are so small that several threads would wait for each other longer than they
-    # compute.
+    # In steps of this size, several threads would wait for each other longer than they compute.
     with Timed() as timed, threadpool_limits(1):
         for dimension in DIMENSIONS:
             watch.check()
@@ -90,17 +90,25 @@ def measure(context: Context, documents: int) -> Limit:
 
 
 def optimise(pairs: np.ndarray, dimension: int, seed: int) -> np.ndarray:
-    """Cosines (Q, n) of free queries and documents after gradient descent on the ``pairs`` (Q, 2) of each query."""
+    """Moves free vectors of queries and documents until each query is nearest to its pair of documents, if it can be.
+
+    Args:
+        pairs: the documents of each query, (Q, 2).
+
+    Returns:
+        The cosines of the queries with the documents, (Q, n).
+    """
+    # The import of torch takes seconds.
     import torch
     import torch.nn.functional as F
 
     generator = torch.Generator().manual_seed(seed)
     count = int(pairs.max()) + 1
     documents = torch.randn(count, dimension, generator=generator).requires_grad_()
-    queries = F.normalize(documents.detach())[torch.from_numpy(pairs)].mean(dim=1).requires_grad_()
-    is_target = torch.zeros(len(pairs), count, dtype=torch.bool).scatter_(
-        1, torch.from_numpy(pairs), True
-    )
+    targets = torch.from_numpy(pairs)
+    # Each query starts between its two documents.
+    queries = F.normalize(documents.detach())[targets].mean(dim=1).requires_grad_()
+    is_target = torch.zeros(len(pairs), count, dtype=torch.bool).scatter_(1, targets, True)
     optimizer = torch.optim.Adam([documents, queries], lr=0.05)
     for _ in range(STEPS):
         scores = SHARPNESS * F.normalize(queries) @ F.normalize(documents).T
@@ -115,13 +123,14 @@ def optimise(pairs: np.ndarray, dimension: int, seed: int) -> np.ndarray:
 
 
 def solved(scores: np.ndarray, pairs: np.ndarray) -> float:
-    """The share of queries whose two highest scores (Q, n) belong to the documents of their pair (Q, 2)."""
+    """The share of queries whose two highest scores (Q, n) belong to the documents of their pair (Q, 2), ascending."""
     nearest = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :2], axis=1)
     return float((nearest == pairs).all(axis=1).mean())
 
 
 def sentences(documents: int) -> tuple[list[str], list[str]]:
     """A person for each document, and a question for each pair of them, in the order of the pairs."""
+    # More things, and more names, than are needed.
     things = read_asset("examples/things.txt").split()
     likes: list[list[str]] = [[] for _ in range(documents)]
     queries = []
@@ -135,15 +144,13 @@ def sentences(documents: int) -> tuple[list[str], list[str]]:
 
 def _text_scores(context: Context, texts: list[str], queries: list[str]) -> dict[str, np.ndarray]:
     """The scores of the questions with the documents, (Q, n), by three scorers."""
-    from training.models.maxsim import MaxSim
-
     encoder = context.encoder
     both = [*queries, *texts]
     vectors = {f"{encoder.name}, one vector": encoder.encode(both), "TF-IDF": TfIdf().encode(both)}
-    scores = {
-        name: stacked[: len(queries)] @ stacked[len(queries) :].T
-        for name, stacked in vectors.items()
-    }
+    scores = {}
+    for name, of_both in vectors.items():
+        of_queries, of_texts = np.split(of_both, [len(queries)])
+        scores[name] = of_queries @ of_texts.T
     scores[f"{encoder.name}, a vector for each token"] = MaxSim(encoder).similarity(queries, texts)
     return scores
 
@@ -151,6 +158,7 @@ def _text_scores(context: Context, texts: list[str], queries: list[str]) -> dict
 def limit_bars(result: Limit) -> go.Figure:
     """The share of queries that are answered, ×100: free vectors by their dimension, then the sentences."""
     labels = [f"free, {dimension} dim." for dimension in result.free]
+    # In the order of `_text_scores`.
     labels += ["one vector", "TF-IDF", "vectors of tokens"]
     shares = [100 * share for share in (*result.free.values(), *result.text.values())]
     figure = go.Figure()
@@ -171,6 +179,7 @@ def describe(result: Limit) -> Markup:
     """How many queries are answered with each dimension, and by the model with one vector and with many."""
     n = result.documents
     queries = n * (n - 1) // 2
+    # From four dimensions on, all queries.
     most_possible = {2: n, 3: 3 * n - 6}
     rows = []
     for dimension, share in result.free.items():
@@ -185,10 +194,10 @@ def describe(result: Limit) -> Markup:
         sentences = [
             f"With none of these dimensions descent solves all {queries} pairs of {n} documents."
         ]
-    (one, share), _, (late, late_share) = result.text.items()
+    (one_vector, share), _tf_idf, (tokens, tokens_share) = result.text.items()
     sentences.append(
-        f"As text, {one} of {result.width} dimensions answers {100 * share:.0f}% of the questions; {late} answers "
-        f"{100 * late_share:.0f}%, from the same output of the same model."
+        f"As text, {one_vector} of {result.width} dimensions answers {100 * share:.0f}% of the questions; {tokens} "
+        f"answers {100 * tokens_share:.0f}%, from the same output of the same model."
     )
     if enough and enough < result.width and share < 1:
         sentences.append(

@@ -34,12 +34,15 @@ from training.similarities import cosine
 
 NEGATION = "negation"
 WORD_ORDER = "word_order"
-# kind -> the names of its three kinds of pairs
+# The set of a lesson -> the names of its pairs: with the paraphrase, the contrast, and an unrelated
+# sentence.
 NAMES = {
     NEGATION: ("paraphrase", "negation", "unrelated"),
     WORD_ORDER: ("paraphrase", "swap", "unrelated"),
 }
-TF_IDF, BI, CROSS = "TF-IDF", "bi-encoder", "cross-encoder"
+TF_IDF = "TF-IDF"
+BI = "bi-encoder"
+CROSS = "cross-encoder"
 COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "vermillion"}
 OWN = "your pair"
 
@@ -80,6 +83,7 @@ class Contrast(NamedTuple):
 
 
 def items(kind: str) -> list[Item]:
+    """The items of a set, a key of `NAMES`."""
     sets = json.loads(read_asset("examples/contrasts.json"))
     return [Item(*row) for row in sets[kind]]
 
@@ -98,6 +102,7 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
 # The scores of the set stay the same while the reader types.
 @lru_cache(maxsize=8)
 def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
+    """The scores of all items by each scorer, and the time."""
     contrasts = items(kind)
     # The sentence of an item half a set away is unrelated.
     half = len(contrasts) // 2
@@ -117,6 +122,7 @@ def _score_pairs(
 ) -> dict[str, np.ndarray]:
     """Pairs -> their similarity by each scorer, (N,) each."""
     first, second = zip(*pairs, strict=True)
+    # The second half has the second sentences; `numpy.split` makes two sides of the vectors.
     sentences = [*first, *second]
     # The weights of TF-IDF come from the whole set.
     corpus = list(chain.from_iterable(items(kind)))
@@ -170,15 +176,16 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
 def describe(result: Contrast, kind: str) -> Markup:
     """The mean score of each kind of pair by each scorer, how often the contrast is told apart, the reader's pair."""
     count = len(result.by_scorer[BI].contrast)
+    _, contrast_name, _ = NAMES[kind]
     rows = []
     for scorer, scores in result.by_scorer.items():
-        means = [f"{of_kind.mean():.2f}" for of_kind in scores]
+        means = [f"{similarities.mean():.2f}" for similarities in scores]
         rows.append(
             (scorer, *means, f"{scores.told_apart} of {count}", f"{result.own[scorer]:.2f}")
         )
     return (
-        table(("", *NAMES[kind], f"paraphrase above {NAMES[kind][1]}", OWN), rows, wide=True)
-        + findings(_findings(result, NAMES[kind][1]))
+        table(("", *NAMES[kind], f"paraphrase above {contrast_name}", OWN), rows, wide=True)
+        + findings(_findings(result, contrast_name))
         + measured(
             f"{count} sentences, three pairs each, by TF-IDF, {result.model} and {DEFAULT_CROSS_ENCODER}, in "
             f"{result.timed}. The sentences ship with the app; twenty are too few to stand for English"
@@ -186,7 +193,8 @@ def describe(result: Contrast, kind: str) -> Markup:
     )
 
 
-def _findings(result: Contrast, contrasted: str) -> list[str]:
+def _findings(result: Contrast, contrast_name: str) -> list[str]:
+    """Says how well the bi-encoder and the cross-encoder tell the contrast from the paraphrase."""
     bi = result.by_scorer[BI]
     cross = result.by_scorer[CROSS]
     n = len(bi.contrast)
@@ -197,13 +205,15 @@ def _findings(result: Contrast, contrasted: str) -> list[str]:
     elif gain == 0:
         how = "no better"
     elif gain < max(2, n // 5):
+        # A gain counts from a fifth of the items on.
         how = "hardly better"
-    half = " Guessing would give half." if cross.told_apart <= n // 2 + 1 else ""
+    is_near_half = cross.told_apart <= n // 2 + 1
+    half = " Guessing would give half." if is_near_half else ""
     return [
-        f"By the bi-encoder, the {contrasted} scores above an unrelated sentence in {bi.above_unrelated} of {n} cases, "
-        f"and above the paraphrase in {n - bi.told_apart}.",
-        f"The cross-encoder is {how} here: it puts the paraphrase above the {contrasted} in {cross.told_apart} of {n} "
-        f"cases, the bi-encoder in {bi.told_apart}.{half}",
+        f"By the bi-encoder, the {contrast_name} scores above an unrelated sentence in {bi.above_unrelated} of {n} "
+        f"cases, and above the paraphrase in {n - bi.told_apart}.",
+        f"The cross-encoder is {how} here: it puts the paraphrase above the {contrast_name} in {cross.told_apart} of "
+        f"{n} cases, the bi-encoder in {bi.told_apart}.{half}",
     ]
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
+import scipy  # loads its submodules on first use
 from markupsafe import Markup
 
 from sbert_app.pages.components.messages import lead
@@ -34,7 +35,8 @@ from training.evaluation.metrics import spearman
 from training.pooling import normalize_rows
 from training.similarities import SIMILARITIES, row_similarities
 
-SHOWN = 8
+# The number of sentences in the figure and the table.
+LISTED = 8
 # The number of pairs with gold scores for ρ.
 PAIRS = 200
 LABELS = [similarity.label for similarity in SIMILARITIES.values()]
@@ -69,7 +71,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
         vectors = normalize_rows(corpus.vectors) if normalised else corpus.vectors
         scores = row_similarities(np.broadcast_to(query_vector, vectors.shape), vectors)
         rank_of = {name: ranks(values) for name, values in scores.items()}
-        nearest = np.argsort(rank_of["cosine"])[:SHOWN]
+        nearest = np.argsort(rank_of["cosine"])[:LISTED]
     lines = []
     for row in nearest:
         by_similarity = {name: int(order[row]) for name, order in rank_of.items()}
@@ -94,9 +96,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
 
 def ranks(scores: np.ndarray) -> np.ndarray:
     """Ranks from 1, best first, (N,) int64. Scores are rounded to six decimals; ties keep the order of the corpus."""
-    from scipy.stats import rankdata
-
-    return rankdata(-np.round(scores.astype(np.float64), 6), method="ordinal")
+    return scipy.stats.rankdata(-np.round(scores.astype(np.float64), 6), method="ordinal")
 
 
 def describe(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Markup:
@@ -131,6 +131,7 @@ def describe(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Mark
 
 
 def _rank(rank: int, by_cosine: int) -> str:
+    """A rank, in red if it differs from the rank by cosine."""
     return str(rank) if rank == by_cosine else Markup('<b class="red">{}</b>').format(rank)
 
 

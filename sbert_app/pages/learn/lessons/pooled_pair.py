@@ -60,6 +60,7 @@ class PooledPair(NamedTuple):
         exact = self.comparison.attribution
         if exact is None:
             return None
+        # argmax counts the cells row by row.
         row, column = divmod(int(exact.matrix.argmax()), exact.matrix.shape[1])
         return exact.words_a[row], exact.words_b[column], float(exact.matrix[row, column])
 
@@ -69,8 +70,10 @@ def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
     model = context.setup.model
     comparison = compare_by_name(context.models, a, b, ModelName.parse(model), pooling)
     encoder = context.encoder_of(model).with_pooling(pooling)
-    changes = leave_one_out(encoder, None, comparison) if pooling == "cls" else []
-    return PooledPair(comparison, changes, encode_sample(context, model, PAIRS))
+    left_out: list[LeftOut] = []
+    if pooling == "cls":
+        left_out = leave_one_out(encoder, cross_encoder=None, comparison=comparison)
+    return PooledPair(comparison, left_out, encode_sample(context, model, PAIRS))
 
 
 def left_out_bars(left_out: list[LeftOut]) -> go.Figure:
@@ -102,11 +105,11 @@ def describe(result: PooledPair, pooling: str) -> Markup:
             "All word pairs sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}."
         )
         word_a, word_b, share = result.strongest
-        explained: str = sentence.format(
+        explanation: str = sentence.format(
             comparison.cosine, word_a, word_b, format_number(share, 3, "+")
         )
     else:
-        explained = (
+        explanation = (
             "CLS has no exact map. Each bar: the word is left out and the pair encoded again."
         )
     rows = []
@@ -116,7 +119,7 @@ def describe(result: PooledPair, pooling: str) -> Markup:
             label += " (shown)"
         rows.append((label, f"{cosine:.3f}", f"{sample.rho(name):.1f}"))
     return (
-        lead(explained)
+        lead(explanation)
         + table(
             ("pooling", "cosine of this pair", f"ρ ×100 on {data_label(sample.pairs.data)}"), rows
         )
@@ -126,23 +129,23 @@ def describe(result: PooledPair, pooling: str) -> Markup:
     )
 
 
-class Trained(NamedTuple):
+class TrainedRho(NamedTuple):
     """The mean ρ ×100 over seeds, before and after training with a pooling."""
 
     before: float
     after: float
 
 
-def trained_with(runs: PrecomputedTable) -> dict[str, Trained]:
+def trained_with(runs: PrecomputedTable) -> dict[str, TrainedRho]:
     """The mean ρ of the runs with each pooling, by its name."""
     trained = {}
     for row in runs.rows:
         if row.before is not None and row.summary is not None:
-            trained[row.variant] = Trained(row.before, row.summary.mean)
+            trained[row.variant] = TrainedRho(row.before, row.summary.mean)
     return trained
 
 
-def compare_trained(trained: dict[str, Trained]) -> str:
+def compare_trained(trained: dict[str, TrainedRho]) -> str:
     """Says from the figures why mean beats CLS, or that it does not."""
     mean = trained["mean"]
     cls = trained["cls"]
@@ -152,20 +155,20 @@ def compare_trained(trained: dict[str, Trained]) -> str:
     gains = f"training adds {mean_gain:+.1f} and {cls_gain:+.1f}"
     if mean.after <= cls.after:
         return f"{start}; {gains}: here CLS ends at {cls.after:.1f}, no worse than mean at {mean.after:.1f}."
-    catches_up = cls.before < mean.before and cls_gain > mean_gain
-    why = "CLS learns more, but from further back" if catches_up else "mean stays ahead"
-    return (
-        f"{start}; {gains}: {why}, and ends at {cls.after:.1f} where mean ends at {mean.after:.1f}."
-    )
+    if cls.before < mean.before and cls_gain > mean_gain:
+        end = f"CLS learns more, but from further back, and ends at {cls.after:.1f} where mean ends at"
+    else:
+        end = f"CLS ends at {cls.after:.1f}, behind mean at"
+    return f"{start}; {gains}: {end} {mean.after:.1f}."
 
 
 def describe_trained(runs: PrecomputedTable) -> Markup:
     """A table of ρ before and after training with each pooling, and a sentence about mean and CLS."""
     trained = trained_with(runs)
-    rows = [
-        (pooling_label(name), f"{values.before:.1f}", f"{values.after:.1f}")
-        for name, values in sorted(trained.items(), key=lambda item: -item[1].after)
-    ]
+    rows = []
+    for name in sorted(trained, key=lambda name: trained[name].after, reverse=True):
+        values = trained[name]
+        rows.append((pooling_label(name), f"{values.before:.1f}", f"{values.after:.1f}"))
     header = (f"trained with, from {runs.settings['base']}", "ρ before", "ρ after")
     where = f"regression on STSb train, {len(runs.seeds)} seeds, ρ ×100 on STSb dev, {runs.machine['device']}"
     return table(header, rows) + findings([compare_trained(trained)]) + shipped(where)

@@ -46,7 +46,7 @@ PROMPTS = (
 )
 
 
-class Prompted(NamedTuple):
+class PromptResult(NamedTuple):
     """The model under one prompt."""
 
     prompt: str
@@ -61,12 +61,14 @@ class Prompted(NamedTuple):
 
 
 class Prompts(NamedTuple):
-    rows: list[Prompted]  # no prompt first
+    """The results of all prompts on the same pairs. A prompt without a defined ρ is left out."""
+
+    rows: list[PromptResult]  # no prompt first
     model: str
     pairs: GoldSample
     timed: Timed  # the encoding under all prompts
 
-    def of(self, prompt: str) -> Prompted:
+    def of(self, prompt: str) -> PromptResult:
         return next(row for row in self.rows if row.prompt == prompt)
 
 
@@ -83,7 +85,8 @@ def measure(context: Context, own: str) -> Prompts:
     timings = [timing for *_, timing in encoded.values()]
     timed = Timed(sum(timing.seconds for timing in timings), max(timing.at for timing in timings))
     keys = sentence_keys((sample.first, sample.second))
-    plain = correlation(cosine(*encoded[""][:2]), sample.gold, keys=keys)
+    plain_first, plain_second, _ = encoded[""]
+    plain = correlation(cosine(plain_first, plain_second), sample.gold, keys=keys)
     rows = []
     for prompt, (first, second, _) in encoded.items():
         cosines = cosine(first, second)
@@ -93,12 +96,12 @@ def measure(context: Context, own: str) -> Prompts:
         if change is not None:
             similar = cosines[sample.gold >= SIMILAR_FROM].mean()
             rows.append(
-                Prompted(prompt, 100 * rho.value, change, pair_cosines(first).mean(), similar)
+                PromptResult(prompt, 100 * rho.value, change, pair_cosines(first).mean(), similar)
             )
     return Prompts(rows, context.setup.model, sample, timed)
 
 
-# The vectors stay the same while the reader tries other prompts.
+# The vectors under `PROMPTS` stay the same while the reader tries prompts of their own.
 @lru_cache(maxsize=4 * len(PROMPTS))
 def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Timed]:
     sample = gold_sample(context, PAIRS)
@@ -109,9 +112,10 @@ def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Tim
     return first, second, timed
 
 
-def prompt_strip(rows: list[Prompted]) -> go.Figure:
+def prompt_strip(rows: list[PromptResult]) -> go.Figure:
     """ρ ×100 under each prompt, best first; the whisker is the 95% interval of its difference from no prompt."""
     plain = rows[0].rho
+    # From the bottom to the top.
     ordered = sorted(rows, key=lambda row: row.rho)
     estimates = [(row.rho, plain + row.change.low, plain + row.change.high) for row in ordered]
     colours = {"": "orange", NONSENSE: "vermillion"}
@@ -143,14 +147,14 @@ def describe(result: Prompts) -> Markup:
         )
     best = max(result.rows, key=lambda row: row.rho)
     worst = min(result.rows, key=lambda row: row.rho)
-    apart = sum(row.change.p_value < ALPHA for row in others)
-    differ = "differs" if apart < 2 else "differ"
+    different = sum(row.change.p_value < ALPHA for row in others)
+    differ = "differs" if different < 2 else "differ"
     nonsense = result.of(NONSENSE)
     moves = "raises" if nonsense.random > plain.random else "lowers"
     sentences = [
         f"The wording alone moves ρ by {best.rho - worst.rho:.1f} points, from {worst.rho:.1f} ({worst.label}) to "
         f"{best.rho:.1f} ({best.label}): same model, same pairs.",
-        f"{apart or 'None'} of the {len(others)} prompts {differ} from no prompt by more than chance would explain "
+        f"{different or 'None'} of the {len(others)} prompts {differ} from no prompt by more than chance would explain "
         f"(paired bootstrap, p < {ALPHA}, each test alone).",
         f"The nonsense {nonsense.label} {moves} the mean cosine of random pairs from {plain.random:.2f} to "
         f"{nonsense.random:.2f}; that of similar ones moves from {plain.similar:.2f} to {nonsense.similar:.2f}: a "

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
+import scipy  # loads its submodules on first use
 from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE
@@ -64,9 +65,7 @@ class Reranked(NamedTuple):
 
 
 def measure(context: Context, query: str, k: int) -> Reranked:
-    """The k nearest sentences of the data in both orders. InputError if the query is empty."""
-    from scipy.stats import rankdata
-
+    """The k nearest sentences of the data with their ranks in both orders. InputError if the query is empty."""
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
     corpus = encode_corpus(context, DATA)
@@ -77,16 +76,16 @@ def measure(context: Context, query: str, k: int) -> Reranked:
         nearest = np.argsort(-cosines, kind="stable")[:k]
     with Timed() as reranking:
         scores = cross_encoder.predict([(query, corpus.sentences[row]) for row in nearest])
-    cross_ranks = rankdata(-scores, method="ordinal")
+    cross_ranks = scipy.stats.rankdata(-scores, method="ordinal")
     candidates = []
-    for i, row in enumerate(nearest):
+    for place, row in enumerate(nearest):
         candidates.append(
             Candidate(
                 corpus.sentences[row],
                 float(cosines[row]),
-                float(scores[i]),
-                rank=i + 1,
-                cross_rank=int(cross_ranks[i]),
+                float(scores[place]),
+                rank=place + 1,
+                cross_rank=int(cross_ranks[place]),
             )
         )
     return Reranked(candidates, corpus, retrieval, reranking)
@@ -127,7 +126,7 @@ def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
     # The time for every sentence of the corpus.
     exhaustive = result.reranking.seconds * count / len(by_cosine)
     rows = []
-    for first, second in zip(by_cosine[:MAX_ROWS], by_cross, strict=False):
+    for first, second in zip(by_cosine[:MAX_ROWS], by_cross[:MAX_ROWS], strict=True):
         score = f"{second.cross:.2f}, was {second.rank}"
         rows.append((first.rank, _ranked(first, f"{first.cosine:.2f}"), _ranked(second, score)))
     return (

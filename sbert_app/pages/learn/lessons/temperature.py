@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
@@ -33,10 +33,8 @@ from sbert_app.pages.learn.lesson import (
 )
 from training.evaluation.diagnostics import pair_cosines
 from training.evaluation.metrics import spearman
+from training.objectives.ranking import MultipleNegativesRanking
 from training.similarities import cosine
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 TRAIN_PAIRS = 512
@@ -48,7 +46,7 @@ LEARNING_RATE = 2e-3
 HIGH = 0.7
 
 
-class Trained(NamedTuple):
+class TrainedCosines(NamedTuple):
     """The cosines of the test pairs after training with one temperature; None: before training."""
 
     temperature: float | None
@@ -68,8 +66,8 @@ class Trained(NamedTuple):
 class Trainings(NamedTuple):
     """Before training, and after training with each of `TEMPERATURES`."""
 
-    before: Trained
-    after: list[Trained]
+    before: TrainedCosines
+    after: list[TrainedCosines]
     train_pairs: int
     test_pairs: samples.GoldSample
     timed: samples.Timed  # all trainings
@@ -83,71 +81,73 @@ def measure(context: Context, start: str) -> Trainings:
     ``start`` is the model that the layer starts from: "random" weights, or "trained", the setup's
     model.
     """
-    import torch
-
     setup = context.setup
     model = samples.RANDOM_WEIGHTS if start == "random" else setup.model
     anchors, positives = _training_vectors(context, model)
     sample = samples.encode_sample(context, model, TEST_PAIRS)
     first, second = sample.by_pooling["mean"]
     before = _cosines(None, first, second, sample.pairs.gold)
-    after: list[Trained] = []
+    after: list[TrainedCosines] = []
     watch = context.watch.stage(f"Training {len(TEMPERATURES)} times")
     with samples.Timed() as timed:
         for temperature in TEMPERATURES:
             watch.check()
             watch.report(len(after), None, len(TEMPERATURES))
-            weight = _train(
-                torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed
-            )
-            layer = weight.numpy().T
+            layer = _train(anchors, positives, temperature, setup.seed)
             after.append(_cosines(temperature, first @ layer, second @ layer, sample.pairs.gold))
     return Trainings(before, after, len(anchors), sample.pairs, timed)
 
 
-def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) -> Tensor:
-    """A weight (D, D) from the identity: InfoNCE over batches of pairs, (N, D) each."""
+def _train(anchors: np.ndarray, positives: np.ndarray, temperature: float, seed: int) -> np.ndarray:
+    """Trains a linear layer from the identity by InfoNCE over batches of pairs, (N, D) each.
+
+    Returns the matrix (D, D) with which vectors are multiplied from the right.
+    """
+    # The import of torch takes seconds.
     import torch
-    import torch.nn.functional as F
 
-    from training.objectives.ranking import MultipleNegativesRanking
-
+    first = torch.from_numpy(anchors)
+    second = torch.from_numpy(positives)
     objective = MultipleNegativesRanking(scale=1 / temperature)
-    weight = torch.eye(anchors.shape[1], requires_grad=True)
-    optimizer = torch.optim.Adam([weight], lr=LEARNING_RATE)
+    layer = torch.eye(anchors.shape[1], requires_grad=True)
+    optimizer = torch.optim.Adam([layer], lr=LEARNING_RATE)
     random = torch.Generator().manual_seed(seed)
     for _ in range(STEPS):
         rows = torch.randperm(len(anchors), generator=random)[:BATCH]
         optimizer.zero_grad()
-        objective([F.linear(anchors[rows], weight), F.linear(positives[rows], weight)]).backward()
+        objective([first[rows] @ layer, second[rows] @ layer]).backward()
         optimizer.step()
-    return weight.detach()
+    return layer.detach().numpy()
 
 
 def _cosines(
     temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray
-) -> Trained:
+) -> TrainedCosines:
+    """Measures the cosines of the test pairs, (N, D) each. Random pairs are made of their first sentences."""
     pairs = cosine(first, second)
     similar = pairs[gold >= samples.SIMILAR_FROM]
-    return Trained(temperature, 100 * spearman(pairs, gold), pair_cosines(first), similar)
+    return TrainedCosines(temperature, 100 * spearman(pairs, gold), pair_cosines(first), similar)
 
 
 def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of pairs of STSb train that mean about the same, (N, D) float32 each, not normalised."""
     setup = replace(context.setup, data="stsb:train")
-    everything = samples.gold_sample(replace(context, setup=setup), 1_000_000)
-    similar = np.flatnonzero(everything.gold >= samples.SIMILAR_FROM)
+    # A sample of more pairs than there are has all of them.
+    all_pairs = samples.gold_sample(replace(context, setup=setup), 1_000_000)
+    similar = np.flatnonzero(all_pairs.gold >= samples.SIMILAR_FROM)
     rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, setup.seed)]
-    sentences = [everything.first[row] for row in rows]
-    sentences += [everything.second[row] for row in rows]
+    sentences = [all_pairs.first[row] for row in rows]
+    sentences += [all_pairs.second[row] for row in rows]
     encoder = context.encoder_of(model)
-    watch = samples.encoding(context, sentences, model)
-    vectors = encoder.encode(sentences, False, watch.on_progress, watch.should_stop)
+    watch = samples.encoding_stage(context, sentences, model)
+    vectors = encoder.encode(
+        sentences, normalize=False, on_progress=watch.on_progress, should_stop=watch.should_stop
+    )
     first, second = np.split(vectors, 2)
     return first, second
 
 
-def describe(result: Trainings, selected: Trained) -> Markup:
+def describe(result: Trainings, selected: TrainedCosines) -> Markup:
     """The cosines before training and after training with each temperature."""
     rows = []
     for training in (result.before, *result.after):
@@ -176,6 +176,7 @@ def describe(result: Trainings, selected: Trained) -> Markup:
 
 def _findings(result: Trainings) -> list[str]:
     before = result.before
+    # The lowest temperature.
     low = result.after[0]
     means = [training.mean for training in result.after]
     most_spread = min(result.after, key=lambda training: training.mean)
@@ -194,13 +195,13 @@ def _findings(result: Trainings) -> list[str]:
     gap = best.rho - low.rho
     comment = "crowded or not, the order is about as good."
     if gap >= 3:
-        comment = f"{gap:.1f} points lower, in so short a training."
+        comment = f"{gap:.1f} points lower, after this short training."
     quality = (
         f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}: "
         f"{comment}"
     )
     if best.rho < before.rho:
-        quality += f" Before training it was {before.rho:.1f}: so few pairs have nothing to teach this model."
+        quality += f" Before training it was {before.rho:.1f}: these few pairs have nothing to teach this model."
     return [effect, quality]
 
 

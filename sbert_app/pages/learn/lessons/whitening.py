@@ -87,11 +87,14 @@ def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     mean = vectors.mean(axis=0)
     _, singular, directions = np.linalg.svd(vectors - mean, full_matrices=False)
+    # Smaller singular values are 0 but for rounding.
     rank = int((singular > singular[0] * 1e-6).sum())
-    return directions[:rank].T / singular[:rank] * np.sqrt(len(vectors) - 1), mean
+    kernel = directions[:rank].T / singular[:rank] * np.sqrt(len(vectors) - 1)
+    return kernel, mean
 
 
 def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
+    """Measures the vectors of the pairs, (N, D) each."""
     return Spread(rho((u, v), gold), random_cosines(u)[0], effective_rank(u), u.shape[1])
 
 

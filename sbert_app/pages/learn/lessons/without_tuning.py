@@ -34,7 +34,7 @@ class Representation(NamedTuple):
 class Representations(NamedTuple):
     rows: list[Representation]
     pairs: GoldSample
-    timed: Timed  # the first computation
+    timed: Timed  # the encoding, when it was done first
 
 
 def measure(context: Context, model: str, pairs: int) -> Representations:
@@ -49,26 +49,27 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     rows += _cls_and_mean(context, RANDOM_WEIGHTS, "random weights", pairs)
     rows += _cls_and_mean(context, RAW_BERT, "raw BERT", pairs)
     encoder = context.encoder_of(model)
-    table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()
+    word_vectors = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()
     ids = encoder.tokenize([*sample.first, *sample.second])
-    # Without [CLS] and [SEP].
-    inputs = np.stack([table[row[1:-1] or row].mean(axis=0) for row in ids])
+    # Without [CLS] and [SEP], unless a sentence has no other tokens.
+    inputs = np.stack([word_vectors[row[1:-1] or row].mean(axis=0) for row in ids])
     how = "its input table, averaged, no attention"
     rows.append(
         Representation(f"{encoder.name}: word vectors", how, rho(np.split(inputs, 2), sample.gold))
     )
     rows += _cls_and_mean(context, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
+        # The mean alone, for comparison.
         rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
-    timed = [
+    timings = [
         encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, RAW_BERT, model)
     ]
-    return Representations(
-        rows, sample, Timed(sum(timing.seconds for timing in timed), timed[-1].at)
-    )
+    timed = Timed(sum(timing.seconds for timing in timings), timings[-1].at)
+    return Representations(rows, sample, timed)
 
 
 def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[Representation]:
+    """Two representations of a model, its CLS vector and the mean of its outputs, in this order."""
     sample = encode_sample(context, model, pairs)
     mean = "all output vectors, averaged"
     if model == DEFAULT_MODEL:

@@ -124,7 +124,9 @@ class TestFindings:
 
     @staticmethod
     def trained(tau, mean, rho=60.0):
-        return temperature.Trained(tau, rho, np.full(10, mean), np.full(4, min(1.0, mean + 0.2)))
+        return temperature.TrainedCosines(
+            tau, rho, np.full(10, mean), np.full(4, min(1.0, mean + 0.2))
+        )
 
     def crowding(self, means, rhos=(60.0, 60.0), before=50.0):
         after = [

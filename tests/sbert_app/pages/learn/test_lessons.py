@@ -141,6 +141,11 @@ def test_2_says_why_mean_beats_cls_by_the_figures_of_trained_models():
     assert "CLS learns more, but from further back" in pooled_pair.compare_trained(trained)
     reversed_order = {"mean": trained["cls"], "cls": trained["mean"]}
     assert "no worse than mean" in pooled_pair.compare_trained(reversed_order)
+    far_behind = trained | {"cls": pooled_pair.TrainedRho(before=30.0, after=31.0)}
+    mean = trained["mean"].after
+    assert pooled_pair.compare_trained(far_behind).endswith(
+        f": CLS ends at 31.0, behind mean at {mean:.1f}."
+    )
 
 
 @pytest.mark.slow
