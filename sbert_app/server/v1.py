@@ -43,7 +43,7 @@ NO_IDS = (
 
 
 def _texts(value: Any) -> Any:
-    """Returns a list of texts. Raises ValueError for token ids, and says what to set."""
+    """Returns the value as a list. Raises ValueError for token ids, and says what the client has to set."""
     values = value if isinstance(value, list) else [value]
     if values and isinstance(values[0], int | list):
         raise ValueError(NO_IDS)
@@ -189,6 +189,7 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
     pairs = [(body.query, document) for document in documents]
     model = models.get(name, Model, role="document")
     if isinstance(model, PairModel):
+        # The model adds the pairs that it truncates.
         cut_pairs: set[Any] = set()
         report = ReadReport(cut=cut_pairs)
         scores = model.predict(pairs, should_stop=call.should_stop, report=report)
@@ -204,6 +205,7 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
         query_tokens, is_query_cut = query_model.read_tokens([body.query])
         document_tokens, cut = model.read_tokens(documents)
         tokens = query_tokens + document_tokens
+        # A query that is truncated counts as a truncation of all pairs.
         if is_query_cut:
             cut = list(range(len(documents)))
     check_finite(model, scores)

@@ -87,7 +87,7 @@ class EmbeddingCache:
             self._named[EXAMPLE.name] = self.add(Corpus.from_file(EXAMPLE))
         return self._named[EXAMPLE.name]
 
-    def named(self, data: str) -> str:
+    def open_data(self, data: str) -> str:
         """Opens the corpus of a data set if it is not open, and returns its key. InputError as `Corpus.from_data`."""
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
