@@ -157,7 +157,9 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
     if body.input_type and not role:
-        encoder = encoder.with_settings(ModelName.parse(f"{name}?prompt_name={body.input_type}"))
+        # The name of a prompt in the model's folder. The model has its other settings already.
+        folder = ModelName.parse(name).name
+        encoder = encoder.with_settings(ModelName(folder, prompt_name=body.input_type))
     if body.dimensions and body.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {body.dimensions}; {body.model} has {encoder.dimension}")
     vectors = encoder.encode(body.input, should_stop=call.should_stop)
