@@ -63,7 +63,7 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         show: called in the main thread with the address of the app, once it listens.
 
     Raises:
-        InputError: the port is taken, or this machine does not have the address.
+        InputError: the port is taken or not permitted, or this machine does not have the address.
     """
     if sys.platform != "win32":
         # Only the account of the app can read the files that the app and its processes write.
@@ -147,8 +147,12 @@ def listen(host: str, port: int) -> socket.socket:
         # may wait for 40 ms.
         return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     except OSError as error:
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        if error.errno == errno.EADDRINUSE:
             raise InputError(f"port {port} is taken; choose another with --port") from error
+        if error.errno == errno.EACCES:
+            raise InputError(
+                f"this account may not listen on port {port}; choose another with --port"
+            ) from error
         raise InputError(
             f"this machine has no address {host} to listen on; choose another with --host"
         ) from error
