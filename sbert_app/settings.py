@@ -105,7 +105,7 @@ class Settings(BaseModel):
             if value in (None, [], ()):
                 value = os.environ.get(f"SBERT_{name.upper()}")
             # Cloud Run, Railway, Render and Heroku state the port in this variable.
-            if name == "port" and not value:
+            if name == "port" and value in (None, ""):
                 value = os.environ.get("PORT")
             if value not in (None, ""):
                 values[name] = value
