@@ -116,7 +116,7 @@ Colouring = Labels | Scale | None
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
-    """Lines between the points of pairs, rows (P, 2). Without ``strong``, they are hidden until the legend shows them."""
+    """Lines between the points of pairs, rows (P, 2). They are hidden until the legend shows them, unless ``strong``."""
 
     title: str
     rows: np.ndarray
