@@ -22,6 +22,10 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks import machine
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.files.score import score_file
+from training.data.tables.table import open_table
+from training.models.encoder import Encoder
 from training.models.model import VectorModel
 
 WORDS = (
@@ -114,9 +118,6 @@ class Stopwatch:
 
 
 def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
-    from sbert_app.services.files.score import score_file
-    from training.data.tables.table import open_table
-
     watch = Stopwatch()
     table = open_table(folder / "stand-in.csv")
     open_seconds, _ = watch.lap()
@@ -137,11 +138,6 @@ def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
 
 
 def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.files.score import score_file
-    from training.data.tables.table import open_table
-    from training.models.encoder import Encoder
-
     encoder = Encoder.load("all-MiniLM-L6-v2")
     sentences: list[str] = []
     for batch in open_table(folder / "sample.csv").batches():

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -51,10 +51,7 @@ from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.trainer.config import RunConfig
-
-if TYPE_CHECKING:
-    from training.trainer.train import RunResult
-
+from training.trainer.train import RunResult
 
 ROOT = Path(__file__).parents[1]
 FILES = 10
@@ -331,8 +328,6 @@ class SleepingRun(runs_on_ray.RemoteRun):
     """An actor whose training sleeps."""
 
     def _execute(self) -> RunResult:
-        from training.trainer.train import RunResult
-
         ready = Path(os.environ[FOLDER])
         seconds = float(os.environ[SECONDS])
         with self.store.lease(self.folder.name) as lease:

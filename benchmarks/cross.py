@@ -21,6 +21,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.cross_encoder import CrossEncoder
+from training.sources.resolve import model_folder
 
 Pairs = list[tuple[str, str]]
 Predict = Callable[[Pairs], np.ndarray]
@@ -108,8 +109,6 @@ def peer(folder: Path) -> dict[str, Predict]:
             "sentence-transformers is not installed: pip install sentence-transformers"
         ) from error
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    from training.sources.resolve import model_folder
 
     source = model_folder(DEFAULT_MODEL).path
     AutoModelForSequenceClassification.from_pretrained(source, num_labels=1).save_pretrained(folder)

@@ -35,6 +35,7 @@ from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.encoder import Encoder, ReadReport
 from training.search import most_similar_pairs
+from training.sources.resolve import model_folder
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,6 @@ def sentence_transformers(model: str, sentences: list[str]) -> list[Side]:
         raise InputError(
             "sentence-transformers is not installed: pip install sentence-transformers"
         ) from error
-    from training.sources.resolve import model_folder
-
     folder = str(model_folder(model).path)
     sides = []
     for dtype in ("float32", "bfloat16"):
@@ -292,15 +291,19 @@ def run_pairs(
 
 def _texts(count: int) -> list[str]:
     """A fixed sample of the distinct sentences of the STS benchmark."""
-    distinct: dict[str, None] = {}
-    for split in ("train", "dev", "test"):
+    texts = stsb_sentences("train", "dev", "test")
+    if len(texts) < count:
+        raise InputError(f"the STS benchmark has {len(texts):,} distinct sentences, not {count:,}")
+    return random.Random(0).sample(texts, count)
+
+
+def stsb_sentences(*splits: str) -> list[str]:
+    """The distinct sentences of splits of the STS benchmark."""
+    sentences: dict[str, None] = {}
+    for split in splits:
         for column in load_data(f"stsb:{split}").columns:
-            distinct |= dict.fromkeys(column)
-    if len(distinct) < count:
-        raise InputError(
-            f"the STS benchmark has {len(distinct):,} distinct sentences, not {count:,}"
-        )
-    return random.Random(0).sample(list(distinct), count)
+            sentences |= dict.fromkeys(column)
+    return list(sentences)
 
 
 def _mine(vectors: np.ndarray) -> list[tuple[int, int, float]]:

@@ -31,6 +31,7 @@ import numpy as np
 import psutil
 
 from benchmarks import machine
+from benchmarks.encode import stsb_sentences
 from benchmarks.static import static_model
 from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
 from sbert_app.services.corpus.corpus import Corpus
@@ -94,6 +95,7 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
 
         points = timed("map, all placed", place)
         pairs_seconds = estimate_seconds(embedded.vectors)
+    map_size = map_bytes(points[sample.rows], sample.embedded.corpus.sentences)
     num_found = sum(answer.by_cosine[0].cosine > 0.999 for answer in answers)
     # In bytes on macOS, and in KB elsewhere.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -104,7 +106,7 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
         "search_ms": round(statistics.median(answer.search_ms for answer in answers), 1),
         "first_hit_is_the_query": num_found / len(answers),
         "all_pairs_estimate_s": round(pairs_seconds),
-        "map_bytes": map_bytes(points[sample.rows], sample.embedded.corpus.sentences),
+        "map_bytes": map_size,
         "peak_mb": peak >> (20 if sys.platform == "darwin" else 10),
         "rows": [{"step": step, "seconds": value} for step, value in seconds.items()],
         "machine": about,
@@ -172,12 +174,8 @@ def run_search(
 
 def mixtures(encoder: Encoder, count: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
     """Unit vectors float32 (count, D) between vectors of sentences, and vectors of other sentences as queries."""
-    distinct: dict[str, None] = {}
-    for split in ("dev", "test"):
-        for column in load_data(f"stsb:{split}").columns:
-            distinct |= dict.fromkeys(column)
     # Few vectors are mixed from few sentences.
-    embeddings = encoder.encode(list(distinct)[: 3 * count])
+    embeddings = encoder.encode(stsb_sentences("dev", "test")[: 3 * count])
     query_vectors = embeddings[:queries]
     embeddings = embeddings[queries:]
     draw = np.random.default_rng(SEED)

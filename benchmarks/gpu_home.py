@@ -12,10 +12,12 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.encode import stsb_sentences
 from training.catalogue import DEFAULT_MODEL, plain_sentences
 from training.errors import InputError
 from training.sources.home import home_folder
 from training.sources.package_index import MINILM
+from training.sources.resolve import model_folder, stsb_folder
 
 # The size of BERT's vocabulary.
 VOCABULARY = 30_522
@@ -35,8 +37,6 @@ def pack(folder: Path, is_light: bool = False) -> None:
         torch.manual_seed(0)
         AutoModel.from_config(AutoConfig.from_pretrained(target)).save_pretrained(target)
         return
-    from training.sources.resolve import model_folder, stsb_folder
-
     source = model_folder(DEFAULT_MODEL).path
     shutil.copytree(source, target, ignore=WITHOUT_WEIGHTS, dirs_exist_ok=True)
     shutil.copytree(stsb_folder().path, folder / "data/stsb", dirs_exist_ok=True)
@@ -92,15 +92,9 @@ def has_stsb() -> bool:
 
 def sentences() -> list[str]:
     """The distinct sentences of the STS benchmark if it is in the home folder, else those of assets/."""
-    from training.data.load import load_data
-
-    if not has_stsb():
-        return plain_sentences()
-    distinct: dict[str, None] = {}
-    for split in ("train", "dev", "test"):
-        for column in load_data(f"stsb:{split}").columns:
-            distinct |= dict.fromkeys(column)
-    return list(distinct)
+    if has_stsb():
+        return stsb_sentences("train", "dev", "test")
+    return plain_sentences()
 
 
 def _tokenizer() -> object:
