@@ -39,20 +39,23 @@ BENCHMARKS = {
     "users": "serving.run_users",
     "versions": "versions.run",
 }
-# They need another machine, a browser, environments or half an hour.
+# These need another machine, a browser, environments or half an hour, so they are measured only by name.
 ON_REQUEST = {"gpu", "pages", "peers", "serving", "soak", "versions"}
 RESULTS = Path(__file__).parent / "results"
 
 
 def measure(name: str, **options: Any) -> dict[str, Any]:
-    """Run one benchmark with the options that are not None. InputError if there is no such benchmark or option."""
+    """Run one benchmark with the options that are not None.
+
+    Raises InputError if there is no such benchmark, or if it does not have one of the options.
+    """
     if name not in BENCHMARKS:
         raise InputError(f"there is no benchmark {name!r}; choose {', '.join(BENCHMARKS)}")
     module, _, function = BENCHMARKS[name].partition(".")
     run = getattr(import_module(f"benchmarks.{module}"), function)
     parameters = inspect.signature(run).parameters
     options = {option: value for option, value in options.items() if value is not None}
-    # Only the long ones save their first rows.
+    # Only benchmarks that take long save their results before the end.
     if "on_partial" not in parameters:
         options.pop("on_partial", None)
     for option in options:
@@ -80,24 +83,25 @@ def save(name: str, result: dict[str, Any]) -> Path:
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     columns = list(rows[0])
-    cells = [columns, *([_plain(row[column]) for column in columns] for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    return [
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in cells
-    ]
+    cells = [columns]
+    for row in rows:
+        cells.append([_plain(row[column]) for column in columns])
+    widths = [max(map(len, texts)) for texts in zip(*cells, strict=True)]
+    lines = []
+    for texts in cells:
+        padded = [text.rjust(width) for text, width in zip(texts, widths, strict=True)]
+        lines.append("  ".join(padded))
+    return lines
 
 
 def _plain(value: Any) -> str:
-    return (
-        ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
-        if isinstance(value, dict)
-        else str(value)
-    )
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(part)}" for key, part in value.items())
+    return str(value)
 
 
 def main() -> int:
-    """The command. Exit code 2: the options are wrong, said in one line."""
+    """The command. Returns 0, or 2 if the options are wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure, and write results/NAME.json."
     )
@@ -117,18 +121,18 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--no-save", action="store_true", help="leave results/ as it is")
     arguments = parser.parse_args()
-    # The app does the same.
+    # The app applies the same settings of the process.
     configure_process()
     for name in arguments.names or sorted(set(BENCHMARKS) - ON_REQUEST):
-        options = {
-            option: getattr(arguments, option)
-            for option in ("rounds", "minutes", "device", "small")
-        }
         try:
             with clean_stdout():
                 result = measure(
                     name,
-                    **options,
+                    rounds=arguments.rounds,
+                    minutes=arguments.minutes,
+                    device=arguments.device,
+                    small=arguments.small,
+                    # Only benchmarks that are named can have the same peer.
                     against=arguments.against if arguments.names else None,
                     on_partial=None if arguments.no_save else partial(save, name),
                 )

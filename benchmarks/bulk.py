@@ -22,13 +22,17 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks import machine
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.files.score import score_file
+from training.data.tables.table import open_table
+from training.models.encoder import Encoder
 from training.models.model import VectorModel
 
 WORDS = (
     "a the one old young small man woman child dog cat horse train city house garden river song book teacher doctor "
     "runs sleeps plays reads sings opens closes paints builds in on near under behind quickly slowly today again"
 )
-# So many rows are encoded without ``score``.
+# The number of rows that are encoded without ``score``.
 SAMPLE_ROWS = 4_000
 # Points of the memory curve.
 POINTS = 40
@@ -49,22 +53,21 @@ def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) ->
         for name, count in files.items():
             write_pairs(Path(folder) / f"{name}.csv", count)
         write_pairs(Path(folder) / "sample.csv", SAMPLE_ROWS, first=files["encoder"] // 2)
-        measured = {name: _in_a_process(name, folder, rounds) for name in files}
+        figures = {name: _in_a_process(name, folder, rounds) for name in files}
     return {
         "benchmark": "bulk",
         "rows": files["stand-in"],
-        "all_but_encoding": measured["stand-in"],
+        "all_but_encoding": figures["stand-in"],
         "rows_with_the_encoder": files["encoder"],
-        **measured["encoder"],
+        **figures["encoder"],
         "machine": about,
     }
 
 
 def _in_a_process(name: str, folder: str, rounds: int) -> dict[str, Any]:
-    child = [sys.executable, "-m", "benchmarks.bulk", name, folder, str(rounds)]
-    return dict(
-        json.loads(subprocess.run(child, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    )
+    command = [sys.executable, "-m", "benchmarks.bulk", name, folder, str(rounds)]
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(process.stdout))
 
 
 class StubEncoder(VectorModel):
@@ -77,13 +80,19 @@ class StubEncoder(VectorModel):
     def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> np.ndarray:
         """Unit vectors: float32 (N, 384)."""
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
-        vectors[np.arange(len(sentences)), np.arange(len(sentences)) % self.dimension] = 1
+        rows = np.arange(len(sentences))
+        # Each vector lies on one axis.
+        vectors[rows, rows % self.dimension] = 1
         return vectors
 
 
 def write_pairs(path: Path, rows: int, first: int = 0) -> None:
-    """Write sentences of 4 to 18 words with the row number, which makes them distinct."""
-    draw, words = random.Random(first), WORDS.split()
+    """Write pairs of sentences of 4 to 18 words and the row number, which makes them distinct.
+
+    The numbers begin at ``first``.
+    """
+    draw = random.Random(first)
+    words = WORDS.split()
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "sentence1", "sentence2", "score"])
@@ -96,49 +105,44 @@ class Stopwatch:
     """Elapsed and CPU seconds since its creation or the last lap. On a busy machine CPU time is more reliable."""
 
     def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self._wall = time.perf_counter()
+        self._cpu = time.process_time()
 
     def lap(self) -> tuple[float, float]:
-        """(elapsed, CPU) seconds; starts the next lap."""
-        before, cpu_before = self._wall, self._cpu
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-        return self._wall - before, self._cpu - cpu_before
+        """Starts the next lap, and returns the elapsed and the CPU seconds of the last one."""
+        wall_before = self._wall
+        cpu_before = self._cpu
+        self._wall = time.perf_counter()
+        self._cpu = time.process_time()
+        return self._wall - wall_before, self._cpu - cpu_before
 
 
 def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
-    from sbert_app.services.files.score import score_file
-    from training.data.tables.table import open_table
-
     watch = Stopwatch()
     table = open_table(folder / "stand-in.csv")
-    opened = watch.lap()[0]
+    open_seconds, _ = watch.lap()
     rows = sum(len(batch) for batch in table.batches())
-    read, read_cpu = watch.lap()
+    read_seconds, read_cpu = watch.lap()
     score_file(
         table, [folder / "scored.csv", folder / "scored.parquet"], cast("Any", StubEncoder())
     )
-    scored, scored_cpu = watch.lap()
+    score_seconds, score_cpu = watch.lap()
     return {
-        "open_seconds": round(opened, 2),
-        "read_rows_per_second": round(rows / read),
+        "open_seconds": round(open_seconds, 2),
+        "read_rows_per_second": round(rows / read_seconds),
         "read_cpu_microseconds_per_row": round(1e6 * read_cpu / rows, 1),
-        "rows_per_second": round(rows / scored),
-        "cpu_microseconds_per_row": round(1e6 * scored_cpu / rows, 1),
+        "rows_per_second": round(rows / score_seconds),
+        "cpu_microseconds_per_row": round(1e6 * score_cpu / rows, 1),
         "peak_memory_mb": _peak_memory_mb(),
     }
 
 
 def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.files.score import score_file
-    from training.data.tables.table import open_table
-    from training.models.encoder import Encoder
-
     encoder = Encoder.load("all-MiniLM-L6-v2")
-    columns = [batch.rows for batch in open_table(folder / "sample.csv").batches()]
-    sentences = [
-        text for part in columns for name in ("sentence1", "sentence2") for text in part[name]
-    ]
+    sentences: list[str] = []
+    for batch in open_table(folder / "sample.csv").batches():
+        sentences += batch.rows["sentence1"]
+        sentences += batch.rows["sentence2"]
     alone: list[tuple[float, float]] = []
     curve: list[dict[str, int]] = []
     rows = sum(len(batch) for batch in open_table(folder / "encoder.csv").batches())
@@ -153,12 +157,14 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
         if done >= rows * (len(curve) + 1) / POINTS:
             curve.append({"row": round(done), "memory_mb": _memory_mb()})
 
+    # The first call warms up.
     encoder.encode(sentences)
     encode_alone()
     watch = Stopwatch()
     score_file(folder / "encoder.csv", [folder / "scored.csv"], encoder, watch=Watch.of(note))
     wall, processor = watch.lap()
     encode_alone()
+    # Seconds for a row.
     alone_wall = statistics.median(seconds for seconds, _ in alone) / SAMPLE_ROWS
     alone_processor = statistics.median(seconds for _, seconds in alone) / SAMPLE_ROWS
     return {
@@ -177,10 +183,12 @@ def _memory_mb() -> int:
     status = Path("/proc/self/statm")
     if not status.exists():
         return _peak_memory_mb()
-    return int(status.read_text().split()[1]) * resource.getpagesize() >> 20
+    resident_pages = int(status.read_text().split()[1])
+    return resident_pages * resource.getpagesize() >> 20
 
 
 def _peak_memory_mb() -> int:
+    # In bytes on macOS, and in KB elsewhere.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak >> (20 if sys.platform == "darwin" else 10)
 

@@ -6,16 +6,16 @@
   a static model, which takes little more than reading and writing, and with the default one. Rates
   are those after a fifth of the parts, when every worker has loaded its model; the time until the
   first part stands apart.
-- ``weak_scaling``: simulated nodes of one core on this machine (`ray.cluster_utils`), as many
-  blocks for each, and an encoder that sleeps for each sentence, as on nodes that do not share their
+- ``weak_scaling``: simulated nodes of one core on this machine (`ray.cluster_utils`), the same number
+  of blocks for each, and an encoder that sleeps for each sentence, as on nodes that do not share their
   processor.
 - ``memory``: of the driver and its workers while the static model scores a million rows; it does
   not depend on the load of the machine.
 
 ``runs``: how much of the nodes' time is used by many short runs. The queue, the worker, Ray and the
-runs' folders are real; the nodes are simulated, and the training is a stand-in that sleeps. What an
-actor needs once, for its process and imports, is done before: the first run of each node waits for
-those of the others.
+runs' folders are real; the nodes are simulated, and the training is a stand-in that sleeps. Before the
+measurement, each node has executed a warm-up run, which starts the process of its actor and imports
+the packages. The warm-up runs wait for each other, so that each node gets one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -51,10 +51,7 @@ from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.trainer.config import RunConfig
-
-if TYPE_CHECKING:
-    from training.trainer.train import RunResult
-
+from training.trainer.train import RunResult
 
 ROOT = Path(__file__).parents[1]
 FILES = 10
@@ -65,10 +62,10 @@ POLL_SECONDS = 0.5
 POINTS = 40
 # The name of Ray's actors in the list of processes.
 WORKER = "ray::MapWorker"
-# A block of the weak scaling takes so many seconds and has so many rows, of two sentences each.
+# The seconds and the rows of a block of the weak scaling. A row has two sentences.
 BLOCK_SLEEPS = 1.0
 SLEEPING_ROWS = 500
-# Seconds until all workers have started.
+# All workers start within this time, in seconds.
 PATIENCE = 600.0
 
 
@@ -102,12 +99,12 @@ def run_cluster(
         static_model(folder / "static")
         scaling = [_sleeping(count, blocks, folder / f"nodes-{count}") for count in nodes]
         static = _overhead(str(folder / "static"), rows, rounds, folder / "static-rows")
-        default = (
-            _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows")
-            if model_rounds
-            else []
-        )
-        curve = _memory_of_many(str(folder / "static"), memory_rows, folder / "many-rows")
+        default: list[dict[str, Any]] = []
+        if model_rounds:
+            default = _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows")
+        many = folder / "many-rows"
+        block_rows = _write_files(many, memory_rows)
+        curve = _score(many, many / "out", str(folder / "static"), "ray", block_rows)
     for row in scaling:
         row["efficiency"] = round(scaling[0]["seconds"] / row["seconds"], 3)
     return {
@@ -129,36 +126,30 @@ def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str
         for engine in ENGINES:
             output = folder / f"{engine}-{number}"
             _score(folder, output, model, engine, block_rows)
-            runs[engine].append(
-                timeline(_finished(output), (folder / "started").stat().st_mtime, block_rows)
-            )
-    medians = {
-        engine: {
-            key: round(statistics.median(run[key] for run in figures), 2) for key in figures[0]
-        }
-        for engine, figures in runs.items()
-    }
+            start = (folder / "started").stat().st_mtime
+            runs[engine].append(timeline(_end_times(output), start, block_rows))
+    medians: dict[str, dict[str, float]] = {}
+    for engine, figures in runs.items():
+        medians[engine] = {}
+        for key in figures[0]:
+            medians[engine][key] = round(statistics.median(run[key] for run in figures), 2)
     local = medians["local"]["rows_per_second"]
-    return [
-        {
+    table = []
+    for engine, median in medians.items():
+        row = {
             "model": Path(model).name,
             "rows": rows,
             "rounds": rounds,
             "engine": engine,
-            **figures,
-            "times_local": round(local / figures["rows_per_second"], 3),
+            **median,
+            "times_local": round(local / median["rows_per_second"], 3),
         }
-        for engine, figures in medians.items()
-    ]
-
-
-def _memory_of_many(model: str, rows: int, folder: Path) -> list[dict[str, int]]:
-    """Megabytes over time while many rows are scored on Ray."""
-    return _score(folder, folder / "out", model, "ray", _write_files(folder, rows))
+        table.append(row)
+    return table
 
 
 def _write_files(folder: Path, rows: int) -> int:
-    """Write the input -> the rows of a block, five of which are a file."""
+    """Writes the input files. Returns the number of rows of a block; a file has five blocks."""
     (folder / "in").mkdir(parents=True)
     for number in range(FILES):
         write_pairs(folder / "in" / f"{number}.csv", rows // FILES, number * rows // FILES)
@@ -168,8 +159,10 @@ def _write_files(folder: Path, rows: int) -> int:
 def _score(
     folder: Path, output: Path, model: str, engine: str, block_rows: int
 ) -> list[dict[str, int]]:
-    """Run the command -> megabytes over time of its process, and of Ray's workers and other processes below it."""
-    workers = ["--concurrency", str(len(os.sched_getaffinity(0)))] if engine == "ray" else []
+    """Runs the command. Returns the memory over time of its process, of Ray's workers and of Ray's other processes."""
+    workers: list[str] = []
+    if engine == "ray":
+        workers = ["--concurrency", str(len(os.sched_getaffinity(0)))]
     command = [
         "score",
         str(folder / "in"),
@@ -180,8 +173,10 @@ def _score(
         str(block_rows),
         "--json",
     ]
+    # The time of this file is compared with the times of the parts.
     (folder / "started").touch()
-    begun, curve = time.monotonic(), []
+    began = time.monotonic()
+    curve = []
     scoring = subprocess.Popen(
         [sys.executable, "-m", "sbert_app", *command, "--engine", engine, *workers],
         cwd=ROOT,
@@ -191,63 +186,68 @@ def _score(
     while scoring.poll() is None:
         parts = len(list(output.glob("part-*"))) if output.exists() else 0
         memory = _memory(psutil.Process(scoring.pid))
-        curve.append({"seconds": round(time.monotonic() - begun), "parts": parts, **memory})
+        curve.append({"seconds": round(time.monotonic() - began), "parts": parts, **memory})
         time.sleep(POLL_SECONDS)
     _, errors = scoring.communicate()
     if scoring.returncode:
         raise RuntimeError(
             f"score --engine {engine} ended with {scoring.returncode}: {errors.decode()[-300:]}"
         )
-    # Only while the workers score.
-    return [point for point in curve if 0 < point["parts"] < len(_finished(output))]
+    # The points at which all workers were scoring: the first part is there, and the last one is not.
+    num_parts = len(_end_times(output))
+    return [point for point in curve if 0 < point["parts"] < num_parts]
 
 
 def _memory(driver: psutil.Process) -> dict[str, int]:
     megabytes = {"driver_mb": 0, "workers_mb": 0, "ray_mb": 0}
     for process in [driver, *driver.children(recursive=True)]:
         try:
-            # The pages of Ray's object store are shared by all processes.
-            info, name = process.memory_info(), " ".join(process.cmdline()[:1])
-            size = (info.rss - getattr(info, "shared", 0)) >> 20
+            info = process.memory_info()
+            name = " ".join(process.cmdline()[:1])
         except psutil.Error:
             # The process has just ended.
             continue
-        kind = "driver" if process == driver else "workers" if name.startswith(WORKER) else "ray"
-        megabytes[f"{kind}_mb"] += size
+        # Shared pages are not counted, because all processes share the pages of Ray's object store.
+        size = (info.rss - getattr(info, "shared", 0)) >> 20
+        if process == driver:
+            megabytes["driver_mb"] += size
+        elif name.startswith(WORKER):
+            megabytes["workers_mb"] += size
+        else:
+            megabytes["ray_mb"] += size
     return megabytes
 
 
-def timeline(finished: Sequence[float], started: float, block_rows: int) -> dict[str, float]:
-    """Seconds to the first part, seconds in all and rows per second, from the times at which parts were finished.
+def timeline(end_times: Sequence[float], start: float, block_rows: int) -> dict[str, float]:
+    """Seconds to the first part, seconds in all and rows per second, from the times at which the parts ended.
 
-    The rate is that after the first fifth of the parts.
+    The rate is the rate after the first fifth of the parts.
     """
-    times = sorted(finished)
-    skipped = len(times) // 5
-    rows = (len(times) - 1 - skipped) * block_rows
+    times = sorted(end_times)
+    num_skipped = len(times) // 5
+    rows = (len(times) - 1 - num_skipped) * block_rows
     return {
-        "first_part_seconds": times[0] - started,
-        "seconds": times[-1] - started,
-        "rows_per_second": rows / (times[-1] - times[skipped]),
+        "first_part_seconds": times[0] - start,
+        "seconds": times[-1] - start,
+        "rows_per_second": rows / (times[-1] - times[num_skipped]),
     }
 
 
 def growth(curve: Sequence[dict[str, int]]) -> dict[str, float]:
     """The memory of driver and workers after a fifth of the parts and at the end; medians of five points."""
-    most = curve[-1]["parts"]
-    settled = [point for point in curve if point["parts"] >= most / 5][:5]
-    figures = dict[str, float]()
-    for who in ("driver", "workers"):
-        first, last = (
-            statistics.median(point[f"{who}_mb"] for point in part)
-            for part in (settled, curve[-5:])
-        )
-        figures |= {f"{who}_settled_mb": first, f"{who}_end_mb": last}
-        figures[f"{who}_growth_percent"] = round(100 * (last / first - 1), 1)
+    num_parts = curve[-1]["parts"]
+    settled = [point for point in curve if point["parts"] >= num_parts / 5][:5]
+    figures: dict[str, float] = {}
+    for process in ("driver", "workers"):
+        first = statistics.median(point[f"{process}_mb"] for point in settled)
+        last = statistics.median(point[f"{process}_mb"] for point in curve[-5:])
+        figures[f"{process}_settled_mb"] = first
+        figures[f"{process}_end_mb"] = last
+        figures[f"{process}_growth_percent"] = round(100 * (last / first - 1), 1)
     return figures
 
 
-def _finished(output: Path) -> list[float]:
+def _end_times(output: Path) -> list[float]:
     return [part.stat().st_mtime for part in output.glob("part-*")]
 
 
@@ -256,7 +256,8 @@ class SleepingEncoder(StubEncoder):
 
     def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> np.ndarray:
         """Unit vectors: float32 (N, 384)."""
-        time.sleep(len(sentences) * BLOCK_SLEEPS / SLEEPING_ROWS / 2)
+        seconds_per_sentence = BLOCK_SLEEPS / SLEEPING_ROWS / 2
+        time.sleep(len(sentences) * seconds_per_sentence)
         return super().encode(sentences)
 
 
@@ -269,28 +270,28 @@ class SleepingWorker(Worker):
 
 
 class SleepingCompute(shards.Compute):
-    """An actor with such a worker."""
+    """An actor whose worker sleeps."""
 
     def __init__(self) -> None:
         self.worker = SleepingWorker()
 
 
 def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
-    """Seconds that so many nodes take for so many blocks each, from the start of the first block."""
+    """The seconds that the nodes take for ``blocks`` blocks each, from the start of the first block."""
     import ray
 
     (folder / "in").mkdir(parents=True)
+    rows = blocks * SLEEPING_ROWS
     for number in range(nodes):
-        write_pairs(
-            folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS
-        )
+        write_pairs(folder / "in" / f"{number}.csv", rows, number * rows)
     job = ShardJob("score", str(folder / "out"), "sleeping", block_rows=SLEEPING_ROWS)
     with _cluster(nodes) as address, patch.object(shards, "Compute", SleepingCompute):
         # The nodes start at the same time.
         ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE
         run_job(job, str(folder / "in"), shards.RayEngine(address, concurrency=nodes))
-    finished = _finished(folder / "out")
-    seconds = max(finished) - min(finished) + BLOCK_SLEEPS
+    end_times = _end_times(folder / "out")
+    # The first block began a block's time before it ended.
+    seconds = max(end_times) - min(end_times) + BLOCK_SLEEPS
     return {
         "nodes": nodes,
         "blocks": nodes * blocks,
@@ -301,7 +302,7 @@ def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _cluster(nodes: int) -> Iterator[str]:
-    """Nodes of one core -> their address."""
+    """Yields the address of a cluster of nodes of one core."""
     import ray
     import ray.data
     from ray.cluster_utils import Cluster
@@ -316,7 +317,10 @@ def _cluster(nodes: int) -> Iterator[str]:
         cluster.shutdown()
 
 
-FOLDER, SECONDS, NODES = "BENCHMARK_FOLDER", "BENCHMARK_SECONDS", "BENCHMARK_NODES"
+# Variables by which the actors learn their arguments.
+FOLDER = "BENCHMARK_FOLDER"
+SECONDS = "BENCHMARK_SECONDS"
+NODES = "BENCHMARK_NODES"
 WARM_UP = "warm-up"
 
 
@@ -324,11 +328,11 @@ class SleepingRun(runs_on_ray.RemoteRun):
     """An actor whose training sleeps."""
 
     def _execute(self) -> RunResult:
-        from training.trainer.train import RunResult
-
-        ready, seconds = Path(os.environ[FOLDER]), float(os.environ[SECONDS])
+        ready = Path(os.environ[FOLDER])
+        seconds = float(os.environ[SECONDS])
         with self.store.lease(self.folder.name) as lease:
             if lease.run.name == WARM_UP:
+                # Waits until there is a warm-up run on each node.
                 (ready / self.folder.name).touch()
                 while len(list(ready.iterdir())) < int(os.environ[NODES]):
                     time.sleep(0.01)
@@ -339,7 +343,7 @@ class SleepingRun(runs_on_ray.RemoteRun):
 
 
 def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
-    """Seconds from the first of the runs to the end of the last one, beside those that they sleep.
+    """The seconds from the start of the first run to the end of the last one, and the seconds if no time were lost.
 
     Args:
         nodes: simulated, of one core each.
@@ -355,7 +359,8 @@ def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, A
 
     about = machine.describe()
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as name:
-        ready, home = Path(name) / "ready", Path(name) / "home"
+        ready = Path(name) / "ready"
+        home = Path(name) / "home"
         ready.mkdir()
         environment = {FOLDER: str(ready), SECONDS: str(seconds), NODES: str(nodes)}
         with (
@@ -369,10 +374,10 @@ def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, A
                 cluster = RayCluster(simulated.address)
                 jobs = RunQueue(RunStore(home), ray=cluster.address)
                 jobs.starts_workers = False
-                for number in range(nodes + runs):
-                    jobs.start(
-                        RunConfig("regression", name=WARM_UP if number < nodes else f"run {number}")
-                    )
+                for _ in range(nodes):
+                    jobs.start(RunConfig("regression", name=WARM_UP))
+                for number in range(runs):
+                    jobs.start(RunConfig("regression", name=f"run {number}"))
                 QueueWorker(home, 0, idle_seconds=0.5, cluster=cluster).work()
             finally:
                 disconnect()
@@ -380,16 +385,17 @@ def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, A
         records = [run.record for run in jobs.store.list()]
         if any(record.state != State.FINISHED for record in records):
             raise RuntimeError(f"a run has not finished: {[record.reason for record in records]}")
-        begun = max(file.stat().st_mtime for file in ready.iterdir())
-        taken = max(record.ended or 0 for record in records) - begun
+        # The runs begin when the last warm-up run has begun, as the others have waited for it.
+        start = max(file.stat().st_mtime for file in ready.iterdir())
+        duration = max(record.ended or 0 for record in records) - start
     ideal = runs * seconds / nodes
     return {
         "benchmark": "runs",
         "nodes": nodes,
         "runs": runs,
         "seconds_each": seconds,
-        "seconds": round(taken, 2),
+        "seconds": round(duration, 2),
         "ideal_seconds": ideal,
-        "efficiency": round(ideal / taken, 3),
+        "efficiency": round(ideal / duration, 3),
         "machine": about,
     }

@@ -4,7 +4,7 @@ All sides score the same pairs (of the STS benchmark's test part). Ours is the b
 cross-encoder, an adapter merged into MiniLM-L6. The peer has no way to open it, so it is given a
 classification model of exactly that shape (MiniLM-L6, one output) with an untrained head: the same
 products for each token. ``agreement`` is measured on that model, which both can open: the largest
-difference between our scores, in each precision, and the peer's in float32.
+difference of our scores, in each precision, from the peer's scores in float32.
 """
 
 import tempfile
@@ -21,6 +21,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.cross_encoder import CrossEncoder
+from training.sources.resolve import model_folder
 
 Pairs = list[tuple[str, str]]
 Predict = Callable[[Pairs], np.ndarray]
@@ -71,15 +72,17 @@ def run(
                 Path(folder), theirs["sentence-transformers, float32"], pairs
             )
             sides |= theirs
+        # The first call of each side warms up.
         for predict in sides.values():
             predict(pairs[:64])
         times = machine.alternate(
             {label: partial(predict, pairs) for label, predict in sides.items()}, rounds
         )
     rows: list[dict[str, Any]] = []
-    for label, took in times.items():
-        figures = machine.summary(took)
+    for label, timings in times.items():
+        figures = machine.summary(timings)
         rate = round(len(pairs) / figures["seconds"])
+        # The peer's head is untrained, so its scores have no Spearman correlation to report.
         rows.append(
             {"side": label, **figures, "pairs_per_second": rate, "spearman": rho.get(label)}
         )
@@ -89,8 +92,12 @@ def run(
 
 def ours(model: str) -> dict[str, Predict]:
     """Our scores in the machine's own precision and in float32."""
-    loaded = [CrossEncoder.load(model, dtype=dtype) for dtype in ("auto", "float32")]
-    return {f"SBERT Lab, {str(one.dtype).removeprefix('torch.')}": one.predict for one in loaded}
+    sides: dict[str, Predict] = {}
+    for dtype in ("auto", "float32"):
+        cross_encoder = CrossEncoder.load(model, dtype=dtype)
+        precision = str(cross_encoder.dtype).removeprefix("torch.")
+        sides[f"SBERT Lab, {precision}"] = cross_encoder.predict
+    return sides
 
 
 def peer(folder: Path) -> dict[str, Predict]:
@@ -103,8 +110,6 @@ def peer(folder: Path) -> dict[str, Predict]:
         ) from error
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    from training.sources.resolve import model_folder
-
     source = model_folder(DEFAULT_MODEL).path
     AutoModelForSequenceClassification.from_pretrained(source, num_labels=1).save_pretrained(folder)
     AutoTokenizer.from_pretrained(source).save_pretrained(folder)
@@ -112,21 +117,19 @@ def peer(folder: Path) -> dict[str, Predict]:
     def predict(model: Theirs, pairs: Pairs) -> np.ndarray:
         return model.predict(pairs, show_progress_bar=False)
 
-    return {
-        f"sentence-transformers, {dtype}": partial(
-            predict, Theirs(str(folder), model_kwargs={"dtype": dtype})
-        )
-        for dtype in ("float32", "bfloat16")
-    }
+    sides: dict[str, Predict] = {}
+    for dtype in ("float32", "bfloat16"):
+        model = Theirs(str(folder), model_kwargs={"dtype": dtype})
+        sides[f"sentence-transformers, {dtype}"] = partial(predict, model)
+    return sides
 
 
 def agreement(folder: Path, theirs: Predict, pairs: Pairs) -> dict[str, float]:
-    """The largest difference of a score, by our precision."""
+    """The largest difference of our scores from theirs, by our precision."""
     expected = theirs(pairs)
-    scores = {
-        dtype: CrossEncoder.load(str(folder), dtype=dtype).predict(pairs)
-        for dtype in ("float32", "bfloat16")
-    }
-    return {
-        dtype: float(f"{np.abs(values - expected).max():.1e}") for dtype, values in scores.items()
-    }
+    differences = {}
+    for dtype in ("float32", "bfloat16"):
+        scores = CrossEncoder.load(str(folder), dtype=dtype).predict(pairs)
+        difference = np.abs(scores - expected).max()
+        differences[dtype] = float(f"{difference:.1e}")
+    return differences

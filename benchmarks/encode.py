@@ -4,10 +4,10 @@ All sides get the same sentences with the same model in one process, in turn.
 
 ``encode``: sentences a second, from strings to vectors, of both columns of the STS benchmark's test
 part. For each side: the median time, Spearman ρ ×100 of its cosines with the gold scores, and its
-share of what the processor can multiply: the products of the transformer's weights with the tokens
-it computed, padding and duplicates left out, over the time, over the fastest of twelve large
-products measured in the same round (what a shared machine can do drifts from minute to minute); the
-median of the rounds.
+share of the processor's peak. That is the FLOP of the transformer's weights with the tokens that the
+side computed (without padding and duplicates), divided by the time and by the peak: the fastest of
+twelve large products of the same round, because the speed of a shared machine drifts from minute to
+minute. The median of the rounds counts.
 
 ``pairs``: the most similar pairs of 10,000 sentences, from strings: 65 hours of BERT in the paper,
 and 5 seconds of SBERT. A side encodes a sample of the STS benchmark's distinct sentences, compares
@@ -35,6 +35,7 @@ from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.encoder import Encoder, ReadReport
 from training.search import most_similar_pairs
+from training.sources.resolve import model_folder
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Side:
     encode: Callable[[list[str]], np.ndarray]
     # The number of tokens that it computes.
     tokens: int
+    # The transformer, whose weights are counted.
     model: nn.Module
 
     @property
@@ -80,6 +82,7 @@ def run_encode(
     if against is not None:
         sides += PEERS[against](model, sentences)
     about = machine.describe()
+    # The first call of each side warms up.
     for side in sides:
         side.encode(sentences[:256])
     vectors: dict[str, np.ndarray] = {}
@@ -94,12 +97,11 @@ def run_encode(
     steps: dict[str, Callable[[], None]] = {side.label: partial(work, side) for side in sides}
     steps |= {f"{dtype} products": partial(measure_peak, dtype) for dtype in peaks}
     times = machine.alternate(steps, rounds)
-    rows = [
-        _row(
-            side, times[side.label], vectors[side.label], np.array(pairs.scores), peaks[side.dtype]
-        )
-        for side in sides
-    ]
+    gold = np.array(pairs.scores)
+    rows = []
+    for side in sides:
+        label = side.label
+        rows.append(_row(side, times[label], vectors[label], gold, peaks[side.dtype]))
     machine.compare(rows)
     return {
         "benchmark": "encode",
@@ -121,6 +123,7 @@ def ours(model: str, sentences: list[str]) -> list[Side]:
     for precision in ("auto", "float32"):
         encoder = Encoder.load(model, dtype=precision)
         dtype = str(encoder.dtype).removeprefix("torch.")
+        # The machine's own precision may be float32.
         if any(side.dtype == dtype for side in sides):
             continue
         report = ReadReport()
@@ -137,8 +140,6 @@ def sentence_transformers(model: str, sentences: list[str]) -> list[Side]:
         raise InputError(
             "sentence-transformers is not installed: pip install sentence-transformers"
         ) from error
-    from training.sources.resolve import model_folder
-
     folder = str(model_folder(model).path)
     sides = []
     for dtype in ("float32", "bfloat16"):
@@ -146,6 +147,7 @@ def sentence_transformers(model: str, sentences: list[str]) -> list[Side]:
         encoder = Encoder.load(model, dtype="float32")
         tokens = sum(len(ids) for ids in encoder.tokenize(sentences))
 
+        # The default keeps the model of this turn of the loop.
         def encode(texts: list[str], theirs: SentenceTransformer = theirs) -> np.ndarray:
             return theirs.encode(texts, normalize_embeddings=True, show_progress_bar=False)
 
@@ -157,7 +159,7 @@ PEERS = {"sentence-transformers": sentence_transformers}
 
 
 def check_peer(name: str | None) -> None:
-    """InputError if there is no such peer; None is no comparison."""
+    """Raises InputError if there is no such peer. None stands for no comparison."""
     if name is not None and name not in PEERS:
         raise InputError(f"there is no comparison against {name!r}; choose {', '.join(PEERS)}")
 
@@ -169,10 +171,13 @@ def _row(
     gold: np.ndarray,
     peaks: list[float],
 ) -> dict[str, Any]:
+    # The vectors of the first column of the pairs, then those of the second.
     first, second = np.split(vectors.astype(np.float32), 2)
     figures = machine.summary(times)
     gflop = side.tokens * flop_per_token(side.model) / 1e9
-    shares = [gflop / taken.wall / peak for taken, peak in zip(times, peaks, strict=True)]
+    shares = []
+    for timing, peak in zip(times, peaks, strict=True):
+        shares.append(gflop / timing.wall / peak)
     return {
         "side": side.name,
         "dtype": side.dtype,
@@ -186,10 +191,14 @@ def _row(
 
 def flop_per_token(model: nn.Module) -> int:
     """FLOP of a token: two for each weight of the transformer's layers, without the products of attention."""
-    layers = [child for child in model.modules() if isinstance(child, nn.ModuleList)]
-    return 2 * sum(
-        m.weight.numel() for layer in layers for m in layer.modules() if isinstance(m, nn.Linear)
-    )
+    weights = 0
+    for layers in model.modules():
+        if not isinstance(layers, nn.ModuleList):
+            continue
+        for module in layers.modules():
+            if isinstance(module, nn.Linear):
+                weights += module.weight.numel()
+    return 2 * weights
 
 
 PAIRS = 10
@@ -206,23 +215,31 @@ class PairsSide:
     search: Callable[[np.ndarray], list[tuple[int, int, float]]]
     encoding: list[machine.Timing] = field(default_factory=list)
     searching: list[machine.Timing] = field(default_factory=list)
+    # The results of the last round.
+    vectors: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
     pairs: list[tuple[int, int, float]] = field(default_factory=list)
 
     def run(self, sentences: list[str]) -> None:
         """Encodes and searches once, and times both steps."""
-        vectors: list[np.ndarray] = []
-        self.encoding.append(machine.time_call(lambda: vectors.append(self.encode(sentences))))
-        self.searching.append(
-            machine.time_call(lambda: self.pairs.__setitem__(slice(None), self.search(vectors[0])))
-        )
+
+        def encode() -> None:
+            self.vectors = self.encode(sentences)
+
+        def search() -> None:
+            self.pairs = self.search(self.vectors)
+
+        self.encoding.append(machine.time_call(encode))
+        self.searching.append(machine.time_call(search))
 
     @property
     def total(self) -> list[machine.Timing]:
         """Both steps of each round together."""
-        return [
-            machine.Timing(encoding.wall + searching.wall, encoding.processor + searching.processor)
-            for encoding, searching in zip(self.encoding, self.searching, strict=True)
-        ]
+        totals = []
+        for encoding, searching in zip(self.encoding, self.searching, strict=True):
+            wall = encoding.wall + searching.wall
+            processor = encoding.processor + searching.processor
+            totals.append(machine.Timing(wall, processor))
+        return totals
 
 
 def run_pairs(
@@ -245,20 +262,18 @@ def run_pairs(
     check_peer(against)
     texts = _texts(sentences)
     find_pairs = partial(most_similar_pairs, k=PAIRS)
-    sides = [
-        PairsSide(side.name, side.dtype, side.encode, find_pairs) for side in ours(model, texts)
-    ]
+    sides = []
+    for side in ours(model, texts):
+        sides.append(PairsSide(side.name, side.dtype, side.encode, find_pairs))
     if against is not None:
-        sides += [
-            PairsSide(side.name, side.dtype, side.encode, _mine)
-            for side in PEERS[against](model, texts)
-        ]
+        for side in PEERS[against](model, texts):
+            sides.append(PairsSide(side.name, side.dtype, side.encode, _mine))
     about = machine.describe()
-    for side in sides:
-        side.search(side.encode(texts[:256]))
-    machine.alternate(
-        {f"{side.name}, {side.dtype}": partial(side.run, texts) for side in sides}, rounds
-    )
+    # The first call of each side warms up.
+    for pairs_side in sides:
+        pairs_side.search(pairs_side.encode(texts[:256]))
+    work = {f"{side.name}, {side.dtype}": partial(side.run, texts) for side in sides}
+    machine.alternate(work, rounds)
     rows = [_pairs_row(side, sides[0]) for side in sides]
     machine.compare(rows)
     return {
@@ -276,13 +291,19 @@ def run_pairs(
 
 def _texts(count: int) -> list[str]:
     """A fixed sample of the distinct sentences of the STS benchmark."""
-    parts = [load_data(f"stsb:{split}") for split in ("train", "dev", "test")]
-    texts = list(
-        dict.fromkeys(text for part in parts for column in part.columns for text in column)
-    )
+    texts = stsb_sentences("train", "dev", "test")
     if len(texts) < count:
         raise InputError(f"the STS benchmark has {len(texts):,} distinct sentences, not {count:,}")
     return random.Random(0).sample(texts, count)
+
+
+def stsb_sentences(*splits: str) -> list[str]:
+    """The distinct sentences of splits of the STS benchmark."""
+    sentences: dict[str, None] = {}
+    for split in splits:
+        for column in load_data(f"stsb:{split}").columns:
+            sentences |= dict.fromkeys(column)
+    return list(sentences)
 
 
 def _mine(vectors: np.ndarray) -> list[tuple[int, int, float]]:
@@ -294,6 +315,9 @@ def _mine(vectors: np.ndarray) -> list[tuple[int, int, float]]:
 
 
 def _pairs_row(side: PairsSide, first: PairsSide) -> dict[str, Any]:
+    """The row of a side, with the number of its pairs that the ``first`` side has found, too."""
+    pairs = {pair[:2] for pair in side.pairs}
+    pairs_of_first = {pair[:2] for pair in first.pairs}
     return {
         "side": side.name,
         "dtype": side.dtype,
@@ -301,7 +325,5 @@ def _pairs_row(side: PairsSide, first: PairsSide) -> dict[str, Any]:
         "encode_seconds": machine.summary(side.encoding)["seconds"],
         "pairs_seconds": machine.summary(side.searching)["seconds"],
         "best_cosine": round(min(side.pairs[0][2], 1.0), 4),
-        "same_best_pairs": len(
-            {pair[:2] for pair in side.pairs} & {pair[:2] for pair in first.pairs}
-        ),
+        "same_best_pairs": len(pairs & pairs_of_first),
     }

@@ -31,6 +31,7 @@ import numpy as np
 import psutil
 
 from benchmarks import machine
+from benchmarks.encode import stsb_sentences
 from benchmarks.static import static_model
 from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
 from sbert_app.services.corpus.corpus import Corpus
@@ -71,7 +72,8 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
 
     corpus = Corpus("synthetic", sentences(rounds))
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as scratch:
-        folder, cache = Path(scratch), DiskCache(Path(scratch) / "cache")
+        folder = Path(scratch)
+        cache = DiskCache(folder / "cache")
         embedded: EmbeddedCorpus = timed("encode", lambda: encode(corpus, encoder, folder=folder))
         timed("open again", lambda: encode(corpus, encoder, folder=folder))
         timed("index", lambda: embedded.index)
@@ -88,37 +90,39 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
         sample = sample_of(embedded, SAMPLE)
 
         def place() -> np.ndarray:
-            (points,) = project([sample.embedded], MapSettings(), cache, home)
+            [points] = project([sample.embedded], MapSettings(), cache, home)
             return place_between(embedded.vectors, sample, points)
 
         points = timed("map, all placed", place)
-        pairs = estimate_seconds(embedded.vectors)
+        pairs_seconds = estimate_seconds(embedded.vectors)
+    map_size = map_bytes(points[sample.rows], sample.embedded.corpus.sentences)
+    num_found = sum(answer.by_cosine[0].cosine > 0.999 for answer in answers)
+    # In bytes on macOS, and in KB elsewhere.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "benchmark": "explore",
         "sentences": len(corpus),
         "dimension": embedded.vectors.shape[1],
         "search_ms": round(statistics.median(answer.search_ms for answer in answers), 1),
-        "first_hit_is_the_query": sum(answer.by_cosine[0].cosine > 0.999 for answer in answers)
-        / len(answers),
-        "all_pairs_estimate_s": round(pairs),
-        "map_bytes": map_bytes(points[sample.rows], sample.embedded.corpus.sentences),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        // (1 << 20 if sys.platform == "darwin" else 1 << 10),
+        "first_hit_is_the_query": num_found / len(answers),
+        "all_pairs_estimate_s": round(pairs_seconds),
+        "map_bytes": map_size,
+        "peak_mb": peak >> (20 if sys.platform == "darwin" else 10),
         "rows": [{"step": step, "seconds": value} for step, value in seconds.items()],
         "machine": about,
     }
 
 
 def sentences(count: int) -> list[str]:
-    """Short sentences: a subject, a verb phrase and an ending of sentences of the STS benchmark."""
-    words = [
-        sentence.split()
-        for sentence in load_data("stsb:train").columns[0]
-        if len(sentence.split()) >= 6
-    ]
+    """Short sentences, each of the first, middle and last words of three sentences of the STS benchmark."""
+    originals = [sentence.split() for sentence in load_data("stsb:train").columns[0]]
+    originals = [words for words in originals if len(words) >= 6]
     random = np.random.default_rng(SEED)
-    parts = random.integers(0, len(words), (count, 3)).tolist()
-    return [" ".join((*words[a][:3], *words[b][2:5], *words[c][-2:])) for a, b, c in parts]
+    texts = []
+    for a, b, c in random.integers(0, len(originals), (count, 3)).tolist():
+        words = [*originals[a][:3], *originals[b][2:5], *originals[c][-2:]]
+        texts.append(" ".join(words))
+    return texts
 
 
 def map_bytes(points: np.ndarray, texts: list[str]) -> int:
@@ -131,9 +135,9 @@ def map_bytes(points: np.ndarray, texts: list[str]) -> int:
 
 SIZES = (1_000, 10_000, 100_000)
 MILLION = 1_000_000
-# Vectors are made so many at a time.
+# The number of vectors that are made at a time.
 CHUNK = 100_000
-# The standard deviation in each dimension; that of sentences is about 0.05.
+# The standard deviation of the noise in each dimension. For vectors of sentences it is about 0.05.
 NOISE = 0.02
 K = 10
 
@@ -148,27 +152,33 @@ def run_search(
         model: any encoder.
         small: 1,000 vectors.
     """
-    encoder, about = Encoder.load(model), machine.describe()
+    encoder = Encoder.load(model)
+    about = machine.describe()
     queries = load_data("stsb:test").columns[0][:rounds]
-    sizes, million = (SIZES[:1], SIZES[0]) if small else (SIZES, MILLION)
+    sizes = SIZES
+    num_vectors = MILLION
+    if small:
+        sizes = SIZES[:1]
+        num_vectors = SIZES[0]
     return {
         "benchmark": "search",
         "model": model,
         "k": K,
         "queries": len(queries),
         "rows": [_row(encoder, queries, size) for size in sizes],
-        "vectors": million,
-        "indexes": compare_indexes(*mixtures(encoder, million, rounds)),
+        "vectors": num_vectors,
+        "indexes": compare_indexes(*mixtures(encoder, num_vectors, rounds)),
         "machine": about,
     }
 
 
 def mixtures(encoder: Encoder, count: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors float32 (count, D) between vectors of sentences, and those of sentences that were left out."""
-    data = [column for split in ("dev", "test") for column in load_data(f"stsb:{split}").columns]
-    sentences = list(dict.fromkeys(sentence for column in data for sentence in column))
-    embeddings, draw = encoder.encode(sentences[: 3 * count]), np.random.default_rng(SEED)
-    left_out, embeddings = embeddings[:queries], embeddings[queries:]
+    """Unit vectors float32 (count, D) between vectors of sentences, and vectors of other sentences as queries."""
+    # Few vectors are mixed from few sentences.
+    embeddings = encoder.encode(stsb_sentences("dev", "test")[: 3 * count])
+    query_vectors = embeddings[:queries]
+    embeddings = embeddings[queries:]
+    draw = np.random.default_rng(SEED)
     vectors = np.empty((count, embeddings.shape[1]), dtype=np.float32)
     for start in range(0, count, CHUNK):
         part = vectors[start : start + CHUNK]
@@ -177,41 +187,45 @@ def mixtures(encoder: Encoder, count: int, queries: int) -> tuple[np.ndarray, np
         noise = NOISE * draw.standard_normal(part.shape, dtype=np.float32)
         part[:] = share * embeddings[first] + (1 - share) * embeddings[second] + noise
         part /= np.linalg.norm(part, axis=1, keepdims=True)
-    return vectors, left_out
+    return vectors, query_vectors
 
 
 def compare_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
     """A row for each index."""
-    nearest: list[np.ndarray] = []
+    exact: list[np.ndarray] = []
     rows = []
     for name, build in INDEXES.items():
         gc.collect()
-        before = resident_mb()
+        memory_before = resident_mb()
         started = time.perf_counter()
         index = build(vectors)
-        built = time.perf_counter() - started
+        build_seconds = time.perf_counter() - started
         gc.collect()
-        held = resident_mb() - before
+        memory = resident_mb() - memory_before
+        # The first query warms up.
         index.nearest(queries[:1], K)
-        rows_of_index, times = [], []
+        nearest = []
+        times = []
         for query in queries:
             started = time.perf_counter()
-            rows_of_index.append(index.nearest(query[None], K)[1][0])
+            _, rows_of_query = index.nearest(query[None], K)
+            nearest.append(rows_of_query[0])
             times.append(1e3 * (time.perf_counter() - started))
         # The first index is exact.
-        nearest = nearest or rows_of_index
-        recall = statistics.mean(
-            len(set(a) & set(b)) / K for a, b in zip(rows_of_index, nearest, strict=True)
-        )
+        exact = exact or nearest
+        recalls = []
+        for approximate_rows, exact_rows in zip(nearest, exact, strict=True):
+            recalls.append(len(set(approximate_rows) & set(exact_rows)) / K)
         rows.append(
             {
                 "index": name,
-                "build_seconds": round(built, 2),
-                "memory_mb": round(held),
-                "recall_at_10": round(recall, 4),
+                "build_seconds": round(build_seconds, 2),
+                "memory_mb": round(memory),
+                "recall_at_10": round(statistics.mean(recalls), 4),
                 **_quantiles("ms", times),
             }
         )
+        # Its memory is free before the next index is built.
         del index
     return rows
 
@@ -237,22 +251,22 @@ def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:
     embedded = EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, "", 0)
     started = time.perf_counter()
     index = embedded.index
-    build = time.perf_counter() - started
+    build_seconds = time.perf_counter() - started
+    # The first query warms up.
     search(embedded, queries[0], encoder, K)
     answers = [search(embedded, query, encoder, K) for query in queries]
+    search_times = [answer.search_ms for answer in answers]
+    total_times = [answer.search_ms + answer.encode_ms for answer in answers]
     return {
         "sentences": size,
         "exact": index.exact,
-        **_quantiles("search_ms", [answer.search_ms for answer in answers]),
-        **_quantiles(
-            "with_encoding_ms", [answer.search_ms + answer.encode_ms for answer in answers]
-        ),
-        "build_ms": round(1e3 * build, 1),
+        **_quantiles("search_ms", search_times),
+        **_quantiles("with_encoding_ms", total_times),
+        "build_ms": round(1e3 * build_seconds, 1),
     }
 
 
 def _quantiles(name: str, times: list[float]) -> dict[str, float]:
-    return {
-        name: round(statistics.median(times), 2),
-        f"{name}_p95": round(statistics.quantiles(times, n=20, method="inclusive")[-1], 2),
-    }
+    """The median and the 95th percentile."""
+    twentieths = statistics.quantiles(times, n=20, method="inclusive")
+    return {name: round(statistics.median(times), 2), f"{name}_p95": round(twentieths[-1], 2)}

@@ -5,8 +5,8 @@
 
 It needs neither gradio nor a network: torch, transformers, sentence-transformers, accelerate,
 pydantic. Weights of BERT-base's shape are random. all-MiniLM-L6-v2 and the STS benchmark are taken
-from $SBERT_HOME (`benchmarks.gpu_home` packs both into 48 MB); without them its shape is random too
-and the sentences are those of assets/.
+from $SBERT_HOME (`benchmarks.gpu_home` packs both into 48 MB). Without them, the weights of MiniLM's
+shape are random too, and the sentences are taken from assets/.
 
 Each part (`benchmarks.gpu_parts`) is a process with a time limit of its own, so that one that hangs
 or breaks the device takes nothing else with it. Rows are printed to stderr as they are measured,
@@ -30,7 +30,7 @@ from training.device import pick_device
 from training.errors import InputError
 
 ROOT = Path(__file__).parents[1]
-# Parts -> seconds at most.
+# The time limit of each part in seconds.
 PARTS = {
     "check": 25,
     "rho": 20,
@@ -88,15 +88,16 @@ def run(
     about = {"benchmark": "gpu", "device": used, "small": small, "machine": machine.describe()}
     result: Result = {**about, "notes": notes}
     with tempfile.TemporaryDirectory() as folder:
-        home, result["weights"] = gpu_home.prepared(Path(folder))
+        home, result["weights"] = gpu_home.prepare(Path(folder))
         for part, limit in PARTS.items():
-            left = seconds - (time.monotonic() - started)
-            if left < 5:
+            seconds_left = seconds - (time.monotonic() - started)
+            if seconds_left < 5:
                 notes.append({"part": part, "note": "left out: the time was up"})
                 continue
-            result[part], note = measure(
-                part, used, small, home, left if small else min(limit, left)
-            )
+            if small:
+                # The limits are for a GPU.
+                limit = seconds_left
+            result[part], note = measure(part, used, small, home, min(limit, seconds_left))
             if note:
                 notes.append({"part": part, "note": note})
             result["seconds"] = round(time.monotonic() - started, 1)
@@ -116,8 +117,9 @@ def measure(
         part,
         "--device",
         device,
-        *["--small"] * small,
     ]
+    if small:
+        command.append("--small")
     environment = {
         **os.environ,
         "SBERT_HOME": str(home),
@@ -135,6 +137,7 @@ def measure(
         timer.start()
         try:
             for line in process.stdout or ():
+                # Libraries print other lines.
                 if line.startswith('{"'):
                     print(f"{part}: {line}", end="", file=sys.stderr, flush=True)
                     rows.append(json.loads(line))

@@ -1,8 +1,8 @@
 """The home folder that the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER [--light]
 
 FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB:
-SBERT_HOME=FOLDER. With --light the weights stay behind, and the same command on the other machine
-makes random ones in their place.
+SBERT_HOME=FOLDER. With --light the weights are left out, and the same command on the other machine
+makes random weights in their place.
 """
 
 import json
@@ -12,10 +12,12 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.encode import stsb_sentences
 from training.catalogue import DEFAULT_MODEL, plain_sentences
 from training.errors import InputError
 from training.sources.home import home_folder
 from training.sources.package_index import MINILM
+from training.sources.resolve import model_folder, stsb_folder
 
 # The size of BERT's vocabulary.
 VOCABULARY = 30_522
@@ -28,35 +30,31 @@ def pack(folder: Path, is_light: bool = False) -> None:
     from safetensors.torch import load_file, save_file
 
     target = folder / "models" / DEFAULT_MODEL
+    # The folder was packed without weights on another machine.
     if is_light and target.is_dir():
         from transformers import AutoConfig, AutoModel
 
         torch.manual_seed(0)
         AutoModel.from_config(AutoConfig.from_pretrained(target)).save_pretrained(target)
         return
-    from training.sources.resolve import model_folder, stsb_folder
-
     source = model_folder(DEFAULT_MODEL).path
     shutil.copytree(source, target, ignore=WITHOUT_WEIGHTS, dirs_exist_ok=True)
     shutil.copytree(stsb_folder().path, folder / "data/stsb", dirs_exist_ok=True)
     if is_light:
         return
     weights = load_file(source / "model.safetensors")
-    save_file(
-        {
-            name: weight.bfloat16() if weight.is_floating_point() else weight
-            for name, weight in weights.items()
-        },
-        target / "model.safetensors",
-        metadata={"format": "pt"},
-    )
+    for name, weight in weights.items():
+        if weight.is_floating_point():
+            weights[name] = weight.bfloat16()
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
 
 
-def prepared(folder: Path) -> tuple[Path, str]:
-    """A home folder with all-MiniLM-L6-v2, and in words which weights it has.
+def prepare(folder: Path) -> tuple[Path, str]:
+    """Returns a home folder with all-MiniLM-L6-v2, and which weights it has, in words.
 
-    $SBERT_HOME or the platform's, if the model is there; else ``folder``, with random weights of
-    its shape and a tokenizer that is trained on the sentences in assets/.
+    The home folder is $SBERT_HOME or the platform's, if the model is there. Otherwise it is
+    ``folder``, with random weights of the model's shape and a tokenizer that is trained on the
+    sentences in assets/.
     """
     home = home_folder(None)
     if (home / "models" / DEFAULT_MODEL / "model.safetensors").is_file():
@@ -78,7 +76,7 @@ def prepared(folder: Path) -> tuple[Path, str]:
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
     ]
     (target / "modules.json").write_text(json.dumps(modules))
-    # A folder of that name without one of them counts as incomplete.
+    # Without one of these files, the folder would count as an incomplete download.
     for name in MINILM.files:
         file = target / name
         if not file.exists():
@@ -94,15 +92,8 @@ def has_stsb() -> bool:
 
 def sentences() -> list[str]:
     """The distinct sentences of the STS benchmark if it is in the home folder, else those of assets/."""
-    from training.data.load import load_data
-
     if has_stsb():
-        columns = [
-            column
-            for split in ("train", "dev", "test")
-            for column in load_data(f"stsb:{split}").columns
-        ]
-        return list(dict.fromkeys(sentence for column in columns for sentence in column))
+        return stsb_sentences("train", "dev", "test")
     return plain_sentences()
 
 
@@ -117,6 +108,7 @@ def _tokenizer() -> object:
         vocab_size=VOCABULARY, special_tokens=SPECIAL, show_progress=False
     )
     tokenizer.train_from_iterator(plain_sentences(), trainer)
+    # The ids are the positions in `SPECIAL`.
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return tokenizer
 

@@ -3,9 +3,9 @@
 Prints a line of JSON for each row as soon as it is measured. `benchmarks.gpu` says what the parts
 are.
 
-Sentences are those of the STS benchmark, repeated with their words in other orders until there are
-enough: each is another string of as many tokens. Rates are of whole calls, from strings to arrays
-of the host: the median of the rounds.
+The sentences are taken from the STS benchmark. If there are too few, they are repeated with their
+words in other orders: other strings with the same number of tokens. A rate is measured over whole
+calls, from strings to arrays in the memory of the host, and is the median of the rounds.
 """
 
 import argparse
@@ -26,8 +26,11 @@ import torch
 from benchmarks import gpu_home, gpu_train, machine
 from benchmarks.encode import flop_per_token
 from training.catalogue import DEFAULT_MODEL
+from training.evaluation.scoring import evaluate
+from training.inference.layers import has_varlen
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import GPU_CHUNK, Encoder, ReadReport
+from training.search import most_similar_pairs
 
 Row = dict[str, Any]
 Sentences = list[str]
@@ -40,7 +43,7 @@ class Sizes:
     # A model of BERT-base's shape.
     base: str
     sentences: int
-    # The model of BERT-base's shape encodes one of so many sentences.
+    # The model of BERT-base's shape encodes this fraction of the sentences: 4 stands for a quarter.
     base_share: int
     pairs: int
     # Batch sizes of sentence-transformers, of which the best counts; our batches hold
@@ -51,7 +54,7 @@ class Sizes:
     product: int
     # The number of models that are profiled.
     profiled: int
-    # sentence-transformers takes longer, so it encodes one of so many sentences.
+    # sentence-transformers takes longer, so it encodes a fraction of them, too.
     peer_share: int
 
 
@@ -70,7 +73,7 @@ class Bench:
 
     @property
     def models(self) -> dict[str, str]:
-        """Names of models in the tables -> their names for `Encoder.load`."""
+        """The names for `Encoder.load` by the names of the models in the tables."""
         return {"MiniLM-L6": DEFAULT_MODEL, "BERT-base": self.sizes.base}
 
     def load(self, model: str, dtype: str = "auto") -> Encoder:
@@ -84,14 +87,11 @@ class Bench:
 
 def check(bench: Bench) -> Iterator[Row]:
     """The abilities of this device, and the distance of its vectors from those of float32 on the CPU."""
-    from training.inference.layers import has_varlen
-
     sentences = some_sentences(512 if bench.device.type == "cuda" else 64)
     for label, name in bench.models.items():
         encoder = bench.load(name)
-        head_size = (
-            encoder.backbone.config.hidden_size // encoder.backbone.config.num_attention_heads
-        )
+        config = encoder.backbone.config
+        head_size = config.hidden_size // config.num_attention_heads
         expected = Encoder.load(name, dtype="float32", device="cpu").encode(sentences)
         vectors = encoder.encode(sentences)
         yield {
@@ -106,14 +106,13 @@ def check(bench: Bench) -> Iterator[Row]:
 
 def rho(bench: Bench) -> Iterator[Row]:
     """Spearman's ρ on the STS benchmark's test set, if it is in the home folder, in float32 and in this dtype."""
-    from training.evaluation.scoring import evaluate
-
-    for dtype in ("float32", "auto") if gpu_home.has_stsb() else ():
+    if not gpu_home.has_stsb():
+        return
+    for dtype in ("float32", "auto"):
         encoder = bench.load(DEFAULT_MODEL, dtype)
-        dtype = str(encoder.dtype).removeprefix("torch.")
         yield {
             "model": DEFAULT_MODEL,
-            "dtype": dtype,
+            "dtype": str(encoder.dtype).removeprefix("torch."),
             "spearman": evaluate(encoder, "stsb:test")["spearman"]["cosine"],
         }
 
@@ -124,19 +123,20 @@ def encode(bench: Bench) -> Iterator[Row]:
     Each side of sentence-transformers has the batch size that is fastest on a sample. Its attention
     is PyTorch's SDPA, which takes FlashAttention where a batch needs no mask.
     """
-    all_sentences, top = some_sentences(bench.sizes.sentences), peak(bench)
+    all_sentences = some_sentences(bench.sizes.sentences)
+    peak_flops = peak(bench)
     for label, name in bench.models.items():
-        count = len(all_sentences) // (bench.sizes.base_share if name == bench.sizes.base else 1)
-        encoder, sentences = bench.load(name), all_sentences[:count]
+        count = len(all_sentences)
+        if name == bench.sizes.base:
+            count //= bench.sizes.base_share
+        sentences = all_sentences[:count]
+        encoder = bench.load(name)
         report = ReadReport()
         encoder.encode(sentences, report=report)
         flop = report.tokens * flop_per_token(encoder.backbone)
         layout = "unpadded" if is_unpadded(encoder) else "packed rows"
-        sides: dict[str, Callable[[], Any]] = {
-            f"SBERT Lab, {layout}, {batch_of(encoder, sentences)}": partial(
-                encoder.encode, sentences
-            )
-        }
+        ours = f"SBERT Lab, {layout}, {batch_of(encoder, sentences)}"
+        sides: dict[str, Callable[[], Any]] = {ours: partial(encoder.encode, sentences)}
         if is_unpadded(encoder):
             packed = bench.load(name)
             packed.inference.unpadded = False  # type: ignore[attr-defined]
@@ -145,22 +145,25 @@ def encode(bench: Bench) -> Iterator[Row]:
         folder = bench.folder / label
         encoder.save(folder)
         few = sentences[: len(sentences) // bench.sizes.peer_share]
-        for dtypes in (
-            ("float32",),
-            ("bfloat16", "float16") if bench.device.type == "cuda" else ("bfloat16",),
-        ):
+        # float16 is fast on GPUs only.
+        half_precisions = ["bfloat16"]
+        if bench.device.type == "cuda":
+            half_precisions.append("float16")
+        for dtypes in (["float32"], half_precisions):
             side, theirs = best_peer(bench, folder, few, dtypes)
             sides[side] = partial(theirs, few)
         memory = {side: peak_memory(bench, work) for side, work in sides.items()}
         for side, times in machine.alternate(sides, bench.sizes.rounds).items():
-            seconds, share = statistics.median(time.wall for time in times), 1.0
+            seconds = statistics.median(time.wall for time in times)
+            # The share of the sentences that the side has encoded.
+            share = 1.0
             if side.startswith("sentence-transformers"):
                 share = len(few) / len(sentences)
             yield {
                 "model": label,
                 "side": side,
                 "sentences_per_second": round(share * len(sentences) / seconds),
-                "share_of_peak": share * flop / seconds / top,
+                "share_of_peak": share * flop / seconds / peak_flops,
                 "memory_gb": memory[side],
             }
 
@@ -191,8 +194,6 @@ def cross(bench: Bench) -> Iterator[Row]:
 
 def pairs(bench: Bench) -> Iterator[Row]:
     """The most similar pair of 10,000 sentences, from strings, exactly."""
-    from training.search import most_similar_pairs
-
     sentences = some_sentences(min(10_000, bench.sizes.sentences))
     encoder = bench.load(DEFAULT_MODEL)
     vectors = encoder.encode(sentences)
@@ -222,24 +223,21 @@ def profile(bench: Bench) -> Iterator[Row]:
         every_thread = _ExperimentalConfig(profile_all_threads=True)
         with profiled(activities=activities, experimental_config=every_thread) as profiler:
             encoder.encode(sentences)
-        spent = {
-            e.key: e.self_device_time_total if on_gpu else e.self_cpu_time_total
-            for e in profiler.key_averages()
-        }
-        for kernel in sorted(spent, key=lambda key: -spent[key])[:12]:
-            yield {
-                "model": label,
-                "what": kernel[:80],
-                "share": round(spent[kernel] / max(1, sum(spent.values())), 3),
-            }
+        times = {}
+        for kernel in profiler.key_averages():
+            times[kernel.key] = (
+                kernel.self_device_time_total if on_gpu else kernel.self_cpu_time_total
+            )
+        total = max(1, sum(times.values()))
+        for key in sorted(times, key=lambda key: -times[key])[:12]:
+            yield {"model": label, "what": key[:80], "share": round(times[key] / total, 3)}
 
 
 def compiled(bench: Bench) -> Iterator[Row]:
     """Sentences a second when PyTorch compiles each layer."""
-    sentences, backend = (
-        some_sentences(bench.sizes.sentences),
-        "inductor" if bench.device.type == "cuda" else "eager",
-    )
+    sentences = some_sentences(bench.sizes.sentences)
+    # On a CPU, a backend that compiles nothing shows that the benchmark works.
+    backend = "inductor" if bench.device.type == "cuda" else "eager"
     for label, name in list(bench.models.items())[: bench.sizes.profiled]:
         encoder = bench.load(name)
         transformer: Any = encoder.inference.transformer  # type: ignore[attr-defined]
@@ -252,8 +250,9 @@ def compiled(bench: Bench) -> Iterator[Row]:
 
 
 def some_sentences(count: int) -> Sentences:
-    """Different strings, ``count`` of them."""
-    originals, draw = gpu_home.sentences(), random.Random(0)
+    """Returns ``count`` different strings."""
+    originals = gpu_home.sentences()
+    draw = random.Random(0)
     sentences = dict.fromkeys(originals[:count])
     while len(sentences) < count:
         words = draw.choice(originals).split()
@@ -273,8 +272,11 @@ def peak(bench: Bench) -> float:
         if bench.device.type == "cuda":
             torch.cuda.synchronize(bench.device)
 
+    # The first call warms up.
     product()
-    return 5 * 2 * size**3 / min(machine.time_call(product).wall for _ in range(10))
+    seconds = min(machine.time_call(product).wall for _ in range(10))
+    # Each of the five products multiplies and adds size³ times.
+    return 5 * 2 * size**3 / seconds
 
 
 def is_unpadded(encoder: Encoder) -> bool:
@@ -285,13 +287,14 @@ def is_unpadded(encoder: Encoder) -> bool:
 def batch_of(encoder: Encoder, sentences: Sentences) -> str:
     """The number of sentences that an encoder computes at a time, in words."""
     lengths = [len(ids) for ids in encoder.tokenize(sentences[:GPU_CHUNK])]
-    return f"batches of {len(lengths) / sum(1 for _ in encoder.inference.plan(lengths)):,.0f}"
+    num_batches = sum(1 for _ in encoder.inference.plan(lengths))
+    return f"batches of {len(lengths) / num_batches:,.0f}"
 
 
 def best_peer(
     bench: Bench, folder: Path, sentences: Sentences, dtypes: Sequence[str]
 ) -> tuple[str, Callable[[Sentences], np.ndarray]]:
-    """sentence-transformers' encode with the dtype and batch size that are fastest on a sample, and what they are."""
+    """The dtype and batch size with which sentence-transformers is fastest on a sample, in words, and its encode."""
     from sentence_transformers import SentenceTransformer
 
     sample = sentences[: len(sentences) // 4]
@@ -304,10 +307,12 @@ def best_peer(
             theirs = partial(
                 model.encode, batch_size=size, normalize_embeddings=True, show_progress_bar=False
             )
+            # The first call warms up.
             theirs(sample[:64])
             seconds = machine.time_call(partial(theirs, sample)).wall
             trials.append((seconds, f"sentence-transformers, {dtype}, batches of {size}", theirs))
-    return min(trials, key=lambda trial: trial[0])[1:]
+    _, label, encode = min(trials, key=lambda trial: trial[0])
+    return label, encode
 
 
 def peak_memory(bench: Bench, work: Callable[[], Any]) -> float | None:
@@ -348,11 +353,10 @@ def main() -> None:
             torch.device(arguments.device), SMALL if arguments.small else FULL, Path(folder)
         )
         for row in PARTS[arguments.part](bench):
-            plain = {
-                key: float(f"{value:.4g}") if isinstance(value, float) else value
-                for key, value in row.items()
-            }
-            print(json.dumps(plain), flush=True)
+            for key, value in row.items():
+                if isinstance(value, float):
+                    row[key] = float(f"{value:.4g}")
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

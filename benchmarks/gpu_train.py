@@ -1,8 +1,7 @@
 """The part "train" of the GPU benchmark: optimiser steps of regression on pairs, beside sentence-transformers' trainer.
 
-The targets are random, as the weights are: what is compared is the time of a step and the mean
-loss, which do not need better. With batches of 16 half as many steps are done as an epoch of the
-STS benchmark has.
+The targets and the weights are random, which suffices to compare the time of a step and the mean
+loss.
 """
 
 import json
@@ -29,7 +28,7 @@ PAIRS = 5_749
 # The pairs of SNLI and MultiNLI, as in the paper's training.
 NLI_PAIRS = 942_000
 ROUNDS = 1
-# Batch sizes -> optimiser steps.
+# The optimiser steps by batch size. With batches of 16, an epoch of the STS benchmark has 360.
 STEPS = {16: 120, 64: 40}
 SMALL_STEPS = {4: 8}
 
@@ -40,7 +39,8 @@ def rows(device: torch.device, base: str, folder: Path, small: bool) -> Iterator
     """A row for each batch size and side, and an estimate of the paper's NLI run. The sides take turns."""
     Encoder.load(base, device="cpu", dtype="float32").save(folder / "base")
     scored, labelled = write_pairs(folder, 64 if small else PAIRS)
-    model, batches = str(folder / "base"), SMALL_STEPS if small else STEPS
+    model = str(folder / "base")
+    batches = SMALL_STEPS if small else STEPS
     for batch_size, steps in batches.items():
         sides = {
             "SBERT Lab": sbert_lab(model, "auto", batch_size, scored),
@@ -50,7 +50,7 @@ def rows(device: torch.device, base: str, folder: Path, small: bool) -> Iterator
         }
         if has_datasets():
             sides["sentence-transformers, trainer, bfloat16"] = sentence_transformers(
-                model, True, batch_size, scored
+                model, bf16=True, batch_size=batch_size, data=scored
             )
         measured: dict[str, list[Measured]] = {side: [] for side in sides}
         rounds = 1 if small else ROUNDS
@@ -59,12 +59,13 @@ def rows(device: torch.device, base: str, folder: Path, small: bool) -> Iterator
                 measured[side].append(measure(train_once, steps, seed, device))
                 if seed == rounds - 1:
                     yield row(side, batch_size, measured[side])
+    # The first batch size, 16, is the paper's.
     batch_size, steps = next(iter(batches.items()))
     classification = sbert_lab(model, "auto", batch_size, labelled, "classification")
     nli = row("SBERT Lab, classification", batch_size, [measure(classification, steps, 0, device)])
     yield {**nli, "seconds_of_nli": NLI_PAIRS / batch_size * nli["seconds_per_step"]}
-    whole = compiled(sbert_lab(model, "auto", batch_size, scored), device)
-    yield row("SBERT Lab, compiled", batch_size, [measure(whole, steps, 0, device)])
+    compiled = with_compilation(sbert_lab(model, "auto", batch_size, scored), device)
+    yield row("SBERT Lab, compiled", batch_size, [measure(compiled, steps, 0, device)])
 
 
 def has_datasets() -> bool:
@@ -115,7 +116,7 @@ def row(side: str, batch_size: int, rounds: Sequence[Measured]) -> Row:
 
 
 def plain_loop(model: str, batch_size: int, data: str, device: torch.device) -> TrainFunction:
-    """Model and loss of sentence-transformers in the shortest loop of the same steps: its trainer is no faster."""
+    """Model and loss of sentence-transformers in the shortest loop of the same steps, which its trainer cannot beat."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
 
@@ -124,7 +125,8 @@ def plain_loop(model: str, batch_size: int, data: str, device: torch.device) -> 
     pairs = list(zip(*loaded.columns, loaded.scores, strict=True))
 
     def train_once(steps: int, seed: int) -> Curve:
-        curve, draw = Curve(steps=steps), random.Random(seed)
+        curve = Curve(steps=steps)
+        draw = random.Random(seed)
         theirs = SentenceTransformer(model, device=str(device), local_files_only=True).train()
         loss_of = CosineSimilarityLoss(theirs)
         optimiser = torch.optim.AdamW(theirs.parameters(), 2e-5, fused=True)
@@ -134,6 +136,7 @@ def plain_loop(model: str, batch_size: int, data: str, device: torch.device) -> 
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(step, steps, 2e-5, 0.1)
             with torch.autocast(device.type, torch.bfloat16):
+                # Gold scores from 0 to 5 become cosines from 0 to 1.
                 loss = loss_of(columns, torch.tensor(scores, device=device) / 5)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
@@ -153,15 +156,15 @@ def _to(features: dict[str, Any], device: torch.device) -> dict[str, Any]:
     }
 
 
-def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
+def with_compilation(train_once: TrainFunction, device: torch.device) -> TrainFunction:
     """Training with the replica's forward and backward pass compiled by torch.compile."""
-    step = Trainer._train_step
+    train_step = Trainer._train_step
 
     def compile_first(trainer: Trainer) -> None:
         if trainer.progress.step == 0:
             backend = "inductor" if device.type == "cuda" else "eager"
             trainer.model.replica.module.compile(dynamic=True, backend=backend)
-        step(trainer)
+        train_step(trainer)
 
     def run(steps: int, seed: int) -> Curve:
         with patch.object(Trainer, "_train_step", compile_first):
@@ -172,15 +175,17 @@ def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
 
 def write_pairs(folder: Path, count: int) -> tuple[str, str]:
     """Files of pairs of sentences: with random gold scores, and with random labels."""
-    draw, sentences = random.Random(0), gpu_home.sentences()
-    pairs = [
-        {"sentence1": draw.choice(sentences), "sentence2": draw.choice(sentences)}
-        for _ in range(count)
-    ]
-    files = (folder / "scored.jsonl", folder / "labelled.jsonl")
+    draw = random.Random(0)
+    sentences = gpu_home.sentences()
     labels = ("contradiction", "entailment", "neutral")
-    scored = [json.dumps({**pair, "score": draw.randint(0, 5)}) for pair in pairs]
-    labelled = [json.dumps({**pair, "label": draw.choice(labels)}) for pair in pairs]
-    for file, lines in zip(files, (scored, labelled), strict=True):
-        file.write_text("\n".join(lines), encoding="utf-8")
-    return str(files[0]), str(files[1])
+    scored = []
+    labelled = []
+    for _ in range(count):
+        pair = {"sentence1": draw.choice(sentences), "sentence2": draw.choice(sentences)}
+        scored.append(json.dumps({**pair, "score": draw.randint(0, 5)}))
+        labelled.append(json.dumps({**pair, "label": draw.choice(labels)}))
+    scored_file = folder / "scored.jsonl"
+    labelled_file = folder / "labelled.jsonl"
+    scored_file.write_text("\n".join(scored), encoding="utf-8")
+    labelled_file.write_text("\n".join(labelled), encoding="utf-8")
+    return str(scored_file), str(labelled_file)

@@ -21,11 +21,13 @@ PRODUCT_SIZE = 2_048
 
 def describe() -> dict[str, Any]:
     """Processor, threads, versions and load of the machine, as plain JSON."""
+    cores = os.cpu_count()
+    if hasattr(os, "sched_getaffinity"):
+        # A container may use only some of the cores.
+        cores = len(os.sched_getaffinity(0))
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": cores,
         "threads": torch.get_num_threads(),
         "native_bfloat16": has_native_bfloat16("cpu"),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -47,15 +49,12 @@ def product_peak(dtype: torch.dtype) -> float:
     """
     linear = torch.nn.Linear(PRODUCT_SIZE, PRODUCT_SIZE)
     packed = fused_linear(linear.weight, linear.bias, dtype)
-    a, b = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE).to(dtype), linear.weight.detach().to(dtype)
+    a = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE).to(dtype)
+    b = linear.weight.detach().to(dtype)
     products: list[Callable[[], Any]] = [lambda: a @ b, lambda: packed(a)]
     with torch.inference_mode():
-        return (
-            2
-            * PRODUCT_SIZE**3
-            / min(time_call(product).wall for product in products for _ in range(6))
-            / 1e9
-        )
+        seconds = min(time_call(product).wall for product in products for _ in range(6))
+    return 2 * PRODUCT_SIZE**3 / seconds / 1e9
 
 
 def rate() -> dict[str, int]:
@@ -75,7 +74,8 @@ class Timing(NamedTuple):
 
 def time_call(work: Callable[[], Any]) -> Timing:
     """Call a function once and measure it."""
-    wall, processor = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    processor = time.process_time()
     work()
     return Timing(time.perf_counter() - wall, time.process_time() - processor)
 
@@ -110,9 +110,11 @@ def compare(rows: list[dict[str, Any]]) -> None:
 
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _version(package: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
+from benchmarks.encode import stsb_sentences
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.neighbours import neighbours
@@ -30,7 +31,6 @@ from sbert_app.services.maps.projection import (
     project,
 )
 from sbert_app.services.store.cache import DiskCache
-from training.data.load import load_data
 from training.models.encoder import Encoder
 from training.pooling import normalize_rows
 from training.sources.home import home_folder
@@ -48,16 +48,17 @@ def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2") -> dict[str, Any]:
         rounds: how often each map is drawn.
         model: any encoder; its mean pooling is one map, its CLS pooling the second of two.
     """
-    home, about = home_folder(), machine.describe()
-    compiling, first = _first_map()
+    home = home_folder()
+    about = machine.describe()
+    compile_seconds, first_map_seconds = _first_map()
     compile_umap(home)
     encoder = Encoder.load(model)
     return {
         "benchmark": "maps",
         "model": model,
         "rounds": rounds,
-        "compile_seconds": round(compiling, 2),
-        "first_map_seconds": round(first, 2),
+        "compile_seconds": round(compile_seconds, 2),
+        "first_map_seconds": round(first_map_seconds, 2),
         "rows": [_row(encoder, home, size, rounds) for size in SIZES],
         "machine": about,
     }
@@ -75,14 +76,13 @@ def _first_map() -> tuple[float, float]:
 
 
 def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]:
-    parts = [load_data(f"stsb:{split}") for split in ("train", "dev", "test")]
-    texts = list(
-        dict.fromkeys(text for part in parts for column in part.columns for text in column)
-    )
+    texts = stsb_sentences("train", "dev", "test")
     corpus = Corpus("stsb", random.Random(SEED).sample(texts, size))
-    embedded, other = (encode(corpus, encoder.with_pooling(pooling)) for pooling in ("mean", "cls"))
+    embedded = encode(corpus, encoder.with_pooling("mean"))
+    other = encode(corpus, encoder.with_pooling("cls"))
     with tempfile.TemporaryDirectory() as folder:
         cache = DiskCache(Path(folder))
+        # This fills the cache.
         project([embedded], MapSettings(), cache, home)
         work: dict[str, Callable[[], Any]] = {
             "map": partial(draw, [embedded.vectors], MapSettings(), home),
@@ -92,20 +92,20 @@ def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]
             "from_cache": partial(project, [embedded], MapSettings(), cache, home),
         }
         times = machine.alternate(work, rounds)
-    summaries = {name: machine.summary(timings) for name, timings in times.items()}
-    return {
-        "sentences": size,
-        **{f"{name}_{column}": summaries[name][column] for column in COLUMNS for name in summaries},
-    }
+    row: dict[str, Any] = {"sentences": size}
+    for column in COLUMNS:
+        for name, timings in times.items():
+            row[f"{name}_{column}"] = machine.summary(timings)[column]
+    return row
 
 
 def _umap_learn(vectors: np.ndarray, home: Path) -> Callable[[], Any]:
-    """umap-learn's own drawing of these vectors, compiled, with given neighbours."""
-    os.environ["NUMBA_CACHE_DIR"], os.environ["NUMBA_CPU_NAME"] = (
-        str(compiled_code(home)),
-        "generic",
-    )
-    settings, nearest = MapSettings(), neighbours(vectors, MapSettings().neighbours)
+    """A function that draws these vectors by umap-learn alone, which is compiled and gets their neighbours."""
+    # The code that the app has compiled.
+    os.environ["NUMBA_CACHE_DIR"] = str(compiled_code(home))
+    os.environ["NUMBA_CPU_NAME"] = "generic"
+    settings = MapSettings()
+    nearest = neighbours(vectors, settings.neighbours)
     mapper = import_umap().UMAP(
         n_neighbors=settings.neighbours,
         metric="cosine",
@@ -115,5 +115,6 @@ def _umap_learn(vectors: np.ndarray, home: Path) -> Callable[[], Any]:
         n_jobs=1,
         n_epochs=500 if len(vectors) < MANY_SENTENCES else 200,
     )
+    # The first call warms up.
     mapper.fit(vectors)
     return partial(mapper.fit, vectors)

@@ -3,10 +3,10 @@
 Each of the eight pages is opened in Chromium with an empty cache while the app is warm and its home
 folder has 300 runs (copies of one). With another tree of the app (``--against FOLDER``) both are
 opened in turn. Times are Chromium's own marks; a page is interactive at the end of the last task of
-its main thread that took over 50 ms, before two seconds without one and without an answer that is
-waited for. It is then opened twice more by the same browser, which has its files by now (``again``:
-the last of these). Bytes, requests and processor seconds depend little on how busy the machine is,
-the times do.
+its main thread that took over 50 ms, if two seconds without such a task and without a pending answer
+follow. The page is then opened twice more by the same browser, which has its files by now
+(``again``: the last of these). Bytes, requests and processor seconds depend little on how busy the
+machine is, but the times do.
 """
 
 import os
@@ -36,7 +36,7 @@ from benchmarks.start_up import (
 from scripts.running import FLAGS, chromium_path, end_workers
 
 PAGES = ("", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")
-# After so long without a long task a page counts as settled.
+# After this time without a long task a page counts as settled.
 QUIET_MS = 2_000
 MOST_SECONDS = 60
 OBSERVE = """() => { window.longTasks = [];
@@ -45,7 +45,7 @@ OBSERVE = """() => { window.longTasks = [];
 SETTLED = """(quiet) => { const paint = performance.getEntriesByName("first-contentful-paint")[0];
   const busy = Math.max(0, ...window.longTasks.map((task) => task[1]), paint?.startTime ?? Infinity);
   return document.querySelector("main h1, main h2") && performance.now() - busy > quiet; }"""
-FOUND = """() => { const paint = performance.getEntriesByName("first-contentful-paint")[0].startTime;
+FIGURES = """() => { const paint = performance.getEntriesByName("first-contentful-paint")[0].startTime;
   return {paint: paint / 1000, interactive: Math.max(paint, ...window.longTasks.map((task) => task[1])) / 1000,
     components: window.gradio_config.components.length, events: window.gradio_config.dependencies.length,
     elements: document.querySelectorAll("*").length}; }"""
@@ -101,19 +101,19 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
                         openings.setdefault((page, name), []).append(row)
         browser.close()
         end_workers(Path(folder))
-    rows = [
-        {
-            "page": page or "compare",
-            "tree": name,
-            **{key: median(key, rows_of_page) for key in DIGITS},
-        }
-        for (page, name), rows_of_page in openings.items()
-    ]
+    rows = []
+    for (page, name), openings_of_page in openings.items():
+        row = {"page": page or "compare", "tree": name}
+        for key in DIGITS:
+            row[key] = median(key, openings_of_page)
+        rows.append(row)
     return {"benchmark": "pages", "rounds": rounds, "runs": runs, "rows": rows, "machine": about}
 
 
 def median(column: str, rows: list[Row]) -> float:
-    return round(statistics.median(row[column] for row in rows), DIGITS[column] or None)
+    # Without a number of digits, `round` returns an integer.
+    digits = DIGITS[column] or None
+    return round(statistics.median(row[column] for row in rows), digits)
 
 
 def open_page(browser: Browser, url: str, app: int) -> Row:
@@ -123,14 +123,15 @@ def open_page(browser: Browser, url: str, app: int) -> Row:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     network = context.new_cdp_session(page)
-    # Both are by request.
-    under_way, sent = set[str](), dict[str, int]()
+    # The ids of the requests without an answer, and the bytes of the answers.
+    pending: set[str] = set()
+    sizes: dict[str, int] = {}
 
     def ended(event: dict[str, Any]) -> None:
-        under_way.discard(event["requestId"])
-        sent[event["requestId"]] = event.get("encodedDataLength", 0)
+        pending.discard(event["requestId"])
+        sizes[event["requestId"]] = event.get("encodedDataLength", 0)
 
-    network.on("Network.requestWillBeSent", lambda event: under_way.add(event["requestId"]))
+    network.on("Network.requestWillBeSent", lambda event: pending.add(event["requestId"]))
     network.on("Network.loadingFinished", ended)
     network.on("Network.loadingFailed", ended)
     network.send("Network.enable")
@@ -138,18 +139,21 @@ def open_page(browser: Browser, url: str, app: int) -> Row:
 
     def settle() -> Row:
         page.goto(url, wait_until="commit")
-        last = time.monotonic() + MOST_SECONDS
-        while time.monotonic() < last and (not page.evaluate(SETTLED, QUIET_MS) or under_way):
+        end = time.monotonic() + MOST_SECONDS
+        while time.monotonic() < end:
+            if page.evaluate(SETTLED, QUIET_MS) and not pending:
+                break
             page.wait_for_timeout(100)
-        return page.evaluate(FOUND)
+        return page.evaluate(FIGURES)
 
-    server, renderer = processor_seconds(app), renderer_seconds(processes)
+    server_before = processor_seconds(app)
+    renderer_before = renderer_seconds(processes)
     row = {
         **settle(),
-        "server_seconds": processor_seconds(app) - server,
-        "renderer_seconds": renderer_seconds(processes) - renderer,
-        "megabytes": sum(sent.values()) / 1e6,
-        "requests": len(sent),
+        "server_seconds": processor_seconds(app) - server_before,
+        "renderer_seconds": renderer_seconds(processes) - renderer_before,
+        "megabytes": sum(sizes.values()) / 1e6,
+        "requests": len(sizes),
     }
     settle()
     row["again"] = settle()["interactive"]
@@ -164,7 +168,7 @@ def renderer_seconds(browser: CDPSession) -> float:
 
 
 def make_home(folder: Path, runs: int) -> Path:
-    """A home folder with the models and data of this machine's own, and so many finished runs."""
+    """A home folder with the models and data of this machine's home folder, and ``runs`` finished runs."""
     copy_home(folder)
     if runs == 0:
         return folder
@@ -184,6 +188,7 @@ def make_home(folder: Path, runs: int) -> Path:
     for number in range(1, runs):
         copied = first.with_name(f"{first.name}-{number + 1}")
         shutil.copytree(first, copied, copy_function=os.link)
+        # The files are links, so a file is replaced and not changed.
         (copied / "name.txt").unlink()
         (copied / "name.txt").write_text(f"run {number + 1}")
     return folder

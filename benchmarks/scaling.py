@@ -4,9 +4,9 @@
   distinct), from 1,000 on: time should be proportional to the number, memory constant.
 - ``by_length``: the same number of tokens as texts of 8 to 512 tokens: the time per token should be
   constant until attention, which is quadratic in the length, becomes noticeable.
-- ``smart_batching``: batches in the order of the sentences, padded to the longest of each; batches
-  of similar length (the paper's section 7, there +89% on a CPU and +48% on a GPU, Table 7); and
-  packed rows, as in ``encode``.
+- ``smart_batching``: batches in the order of the sentences, padded to the longest sentence of each;
+  batches of similar length (the paper's section 7, where they gain 89% on a CPU and 48% on a GPU,
+  Table 7); and packed rows, as in ``encode``.
 """
 
 import resource
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from training.data.load import load_data
+from benchmarks.encode import stsb_sentences
 from training.inference.batching import Row
 from training.inference.runner import InferenceRunner, PaddedRunner
 from training.models.encoder import Encoder
 from training.pooling import mean
 
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-# From so many sentences on one measurement suffices.
+# From this number of sentences on, one measurement suffices.
 SINGLE_ROUND_FROM = 100_000
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 # Tokens of each length.
@@ -41,7 +41,9 @@ class InOrder(PaddedRunner):
 
     def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
         for start in range(0, len(lengths), BATCH):
-            yield [[i] for i in range(start, min(start + BATCH, len(lengths)))]
+            end = min(start + BATCH, len(lengths))
+            # Each row has one sentence.
+            yield [[sentence] for sentence in range(start, end)]
 
 
 def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2", most: int = COUNTS[-1]) -> dict[str, Any]:
@@ -52,10 +54,10 @@ def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2", most: int = COUNTS[-1]
         model: any encoder.
         most: the largest number of sentences.
     """
-    encoder, about = Encoder.load(model), machine.describe()
-    sentences = list(
-        dict.fromkeys(text for column in load_data("stsb:test").columns for text in column)
-    )
+    encoder = Encoder.load(model)
+    about = machine.describe()
+    sentences = stsb_sentences("test")
+    # The first call warms up.
     encoder.encode(sentences[:256])
     return {
         "benchmark": "scaling",
@@ -79,9 +81,9 @@ def _by_count(encoder: Encoder, sentences: list[str], count: int, rounds: int) -
         for _ in encoder.encode_stream(texts):
             pass
 
-    figures = machine.summary(
-        machine.alternate({"": encode}, 1 if count >= SINGLE_ROUND_FROM else rounds)[""]
-    )
+    if count >= SINGLE_ROUND_FROM:
+        rounds = 1
+    figures = machine.summary([machine.time_call(encode) for _ in range(rounds)])
     return {
         "sentences": count,
         **figures,
@@ -94,8 +96,8 @@ def _by_length(encoder: Encoder, length: int, rounds: int) -> dict[str, Any]:
     draw = np.random.default_rng(length)
     vocabulary = int(encoder.backbone.config.vocab_size)
     ids = draw.integers(0, vocabulary, (TOKENS // length, length)).tolist()
-    times = machine.alternate({"": partial(_pass, encoder.inference, ids)}, rounds)
-    figures = machine.summary(times[""])
+    work = partial(_compute_all, encoder.inference, ids)
+    figures = machine.summary([machine.time_call(work) for _ in range(rounds)])
     return {
         "tokens_each": length,
         "sentences": len(ids),
@@ -106,31 +108,32 @@ def _by_length(encoder: Encoder, length: int, rounds: int) -> dict[str, Any]:
 
 def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list[dict[str, Any]]:
     tokenizer: Any = encoder.tokenizer
-    ids, pad_id = encoder.tokenize(sentences), int(tokenizer.pad_token_id or 0)
+    ids = encoder.tokenize(sentences)
+    pad_id = int(tokenizer.pad_token_id or 0)
     runners: dict[str, InferenceRunner] = {
         "batches in the given order": InOrder(encoder.backbone, encoder.dtype, pad_id),
         "smart batches": PaddedRunner(encoder.backbone, encoder.dtype, pad_id),
         "packed rows": encoder.inference,
     }
-    times = machine.alternate(
-        {name: partial(_pass, runner, ids) for name, runner in runners.items()}, rounds
-    )
-    summaries = {name: machine.summary(timings) for name, timings in times.items()}
-    first = next(iter(summaries.values()))
-    return [
-        {
+    work = {name: partial(_compute_all, runner, ids) for name, runner in runners.items()}
+    times = machine.alternate(work, rounds)
+    first = machine.summary(times["batches in the given order"])
+    rows = []
+    for name, timings in times.items():
+        summary = machine.summary(timings)
+        speed_up = first["seconds"] / summary["seconds"]
+        processor_speed_up = first["processor_seconds"] / summary["processor_seconds"]
+        row = {
             "batching": name,
             **summary,
             "sentences_per_second": round(len(ids) / summary["seconds"]),
-            "gain_percent": round(100 * (first["seconds"] / summary["seconds"] - 1)),
-            "processor_gain_percent": round(
-                100 * (first["processor_seconds"] / summary["processor_seconds"] - 1)
-            ),
+            "gain_percent": round(100 * (speed_up - 1)),
+            "processor_gain_percent": round(100 * (processor_speed_up - 1)),
         }
-        for name, summary in summaries.items()
-    ]
+        rows.append(row)
+    return rows
 
 
-def _pass(runner: InferenceRunner, ids: list[list[int]]) -> None:
+def _compute_all(runner: InferenceRunner, ids: list[list[int]]) -> None:
     for _ in runner.map(ids, mean):
         pass

@@ -34,8 +34,9 @@ from training.evaluation.metrics import spearman
 from training.sources.resolve import model_folder
 
 MODEL = "all-MiniLM-L6-v2"
-# Clients at once, and sentences of a request.
-CLIENTS, SENTENCES = 8, 32
+# The number of clients at once, and of the sentences in a request.
+CLIENTS = 8
+SENTENCES = 32
 OURS = ["app.py", "--port"]
 INFINITY = [
     *("-c", "from infinity_emb.cli import cli; cli()", "v2"),
@@ -65,7 +66,8 @@ def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
     seconds: dict[str, list[float]] = {}
     vectors: dict[str, np.ndarray] = {}
     with ExitStack() as servers:
-        addresses = {"SBERT Lab, default": servers.enter_context(started(OURS))[1] + "/v1"}
+        _, url = servers.enter_context(started(OURS))
+        addresses = {"SBERT Lab, default": f"{url}/v1"}
         for dtype in ("float32", "bfloat16"):
             command = [*INFINITY, "--model-id", folder, "--dtype", dtype, "--port"]
             _, url = servers.enter_context(started(command, against, "/models"))
@@ -76,8 +78,9 @@ def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
                 vectors[name] = _embed(url, sentences)
                 seconds.setdefault(name, []).append(time.perf_counter() - began)
     # The first round warms up.
-    median = {name: statistics.median(times[1:]) for name, times in seconds.items()}
-    ours = next(iter(median.values()))
+    medians = {name: statistics.median(times[1:]) for name, times in seconds.items()}
+    ours = medians["SBERT Lab, default"]
+    gold = np.asarray(data.scores)
     return {
         "benchmark": "serving",
         "model": MODEL,
@@ -90,9 +93,9 @@ def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
                 "seconds": round(seconds_of_side, 3),
                 "sentences_per_second": round(len(sentences) / seconds_of_side),
                 "times_ours": round(seconds_of_side / ours, 2),
-                "spearman": _spearman(vectors[name], np.asarray(data.scores)),
+                "spearman": _spearman(vectors[name], gold),
             }
-            for name, seconds_of_side in median.items()
+            for name, seconds_of_side in medians.items()
         ],
         "machine": about,
     }
@@ -111,8 +114,10 @@ def _embed(url: str, sentences: list[str]) -> np.ndarray:
 
 
 def _spearman(vectors: np.ndarray, gold: np.ndarray) -> float:
-    u, v = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
-    return round(100 * spearman((u * v).sum(axis=1), gold), 2)
+    unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    # The vectors of the first column of the pairs, then those of the second.
+    first, second = np.split(unit_vectors, 2)
+    return round(100 * spearman((first * second).sum(axis=1), gold), 2)
 
 
 def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
@@ -129,15 +134,16 @@ def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         home = copy_home(Path(folder))
         with started(["app.py", "--home", str(home), "--port"]) as (_, url):
+            # The first requests warm up.
             for pair in pairs[:20]:
                 _compare(url, pair)
-            for busy in (False, True):
-                run_id = _start_run(url) if busy else None
+            for is_training in (False, True):
+                run_id = _start_run(url) if is_training else None
                 for concurrent in (1, users):
                     rows.append(
                         {
                             "users": concurrent,
-                            "training": busy,
+                            "training": is_training,
                             **_measure(url, pairs, concurrent, rounds),
                         }
                     )
@@ -150,20 +156,26 @@ def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
 def _measure(
     url: str, pairs: list[tuple[str, ...]], concurrent: int, rounds: int
 ) -> dict[str, Any]:
-    def user(number: int) -> list[float | None]:
-        return [_timed(url, pairs[(number * rounds + turn) % len(pairs)]) for turn in range(rounds)]
+    times: list[float | None] = []
+
+    def user(number: int) -> None:
+        for turn in range(rounds):
+            pair = pairs[(number * rounds + turn) % len(pairs)]
+            times.append(_timed(url, pair))
 
     started_at = time.perf_counter()
     with ThreadPoolExecutor(concurrent) as pool:
-        times = [time for times in pool.map(user, range(concurrent)) for time in times]
+        # A list, because errors are raised only when the results are read.
+        list(pool.map(user, range(concurrent)))
     seconds = time.perf_counter() - started_at
-    good = sorted(time for time in times if time is not None)
+    answer_times = sorted(milliseconds for milliseconds in times if milliseconds is not None)
+    twentieths = statistics.quantiles(answer_times, n=20, method="inclusive")
     return {
-        "p50_ms": round(statistics.median(good), 1),
-        "p95_ms": round(statistics.quantiles(good, n=20, method="inclusive")[-1], 1),
-        "longest_ms": round(good[-1], 1),
-        "answers_per_second": round(len(good) / seconds, 1),
-        "failed": len(times) - len(good),
+        "p50_ms": round(statistics.median(answer_times), 1),
+        "p95_ms": round(twentieths[-1], 1),
+        "longest_ms": round(answer_times[-1], 1),
+        "answers_per_second": round(len(answer_times) / seconds, 1),
+        "failed": len(times) - len(answer_times),
     }
 
 
@@ -183,14 +195,10 @@ def _timed(url: str, pair: tuple[str, ...]) -> float | None:
 
 def _start_run(url: str) -> str:
     """Start a run that outlasts the measurement, and wait for its first steps."""
-    run_id = request(
-        url,
-        {"objective": "regression", "pooling": "mean", "epochs": 10, "name": "busy"},
-        "start_run",
-    )["id"]
-    while not any(
-        event["kind"] == "train"
-        for event in request(url, {"run_id": run_id}, "run_status")["events"]
-    ):
+    settings = {"objective": "regression", "pooling": "mean", "epochs": 10, "name": "busy"}
+    run_id = request(url, settings, "start_run")["id"]
+    while True:
+        events = request(url, {"run_id": run_id}, "run_status")["events"]
+        if any(event["kind"] == "train" for event in events):
+            return run_id
         time.sleep(0.5)
-    return run_id

@@ -30,15 +30,15 @@ from scripts.running import end_workers
 from training.data.load import load_data
 
 MODEL = {"model": "all-MiniLM-L6-v2", "pooling": "mean"}
-# The memory after so many minutes is compared with that at the end.
+# The memory after this time is compared with the memory at the end, in minutes.
 SETTLED_MINUTES = 5.0
 # Points of the curve.
 POINTS = 60
 RUN_STEPS = 300
-# A user waits so long between two requests.
+# A user waits for this time after each round of requests.
 THINKING_SECONDS = 0.2
 TIMEOUT = 600.0
-# At the end, requests that are under way have so long.
+# At the end, requests that are under way may take this time.
 LAST_ANSWERS_SECONDS = 10.0
 
 
@@ -46,8 +46,8 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
     """Megabytes over time, and how the end compares with `SETTLED_MINUTES`.
 
     Args:
-        minutes: the length of the soak; what is shorter than 10 minutes is compared with its
-            middle.
+        minutes: the length of the soak. If it is shorter than 10 minutes, its end is compared with
+            its middle.
         users: who send requests at the same time.
         bulk_rows: of the file that is scored again and again.
     """
@@ -62,29 +62,27 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
                 curve = soak.run(60 * minutes, users)
         finally:
             end_workers(home)
-        left = (
-            sum(file.stat().st_size for file in (home / "tmp").rglob("*") if file.is_file()) >> 20
-        )
+        temporary_files = [file for file in (home / "tmp").rglob("*") if file.is_file()]
+        temporary_size = sum(file.stat().st_size for file in temporary_files)
     settled = 60 * min(SETTLED_MINUTES, minutes / 2)
     return {
         "benchmark": "soak",
         "minutes": minutes,
         "users": users,
-        **compared(curve, settled),
+        **compare(curve, settled),
         "answers": dict(sorted(soak.answers.items())),
         "failed": dict(sorted(soak.failures.items())),
-        "temporary_mb_at_the_end": left,
+        "temporary_mb_at_the_end": temporary_size >> 20,
         "curve": curve,
         "machine": about,
     }
 
 
-def compared(curve: list[dict[str, Any]], settled: float) -> dict[str, Any]:
-    """Memory once settled and at the end: medians over five points, as a single one may lie on a peak."""
+def compare(curve: list[dict[str, Any]], settled: float) -> dict[str, Any]:
+    """The memory after ``settled`` seconds and at the end, as medians of five points: a single one may be a peak."""
     after = [point for point in curve if point["seconds"] >= settled][:5]
-    first, last = (
-        statistics.median(point["app_mb"] for point in part) for part in (after, curve[-5:])
-    )
+    first = statistics.median(point["app_mb"] for point in after)
+    last = statistics.median(point["app_mb"] for point in curve[-5:])
     return {
         "settled_after_minutes": round(settled / 60, 1),
         "settled_mb": first,
@@ -98,14 +96,16 @@ class _Soak:
     """Users, a run and a bulk job on the app at ``url``."""
 
     def __init__(self, url: str, pairs: Path) -> None:
-        self.url, self.pairs = url, pairs
+        self.url = url
+        self.pairs = pairs
+        # The numbers of answers and of failures by the name of the step.
         self.answers: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self._ended = threading.Event()
         self._texts = [text for column in load_data("stsb:train").columns for text in column]
 
     def run(self, seconds: float, users: int) -> list[dict[str, Any]]:
-        """Keep everything busy for so long. Returns the memory curve."""
+        """Keeps everything busy for this time. Returns the memory curve."""
         work = [self._keep(self._requests(number)) for number in range(users)]
         work += [self._keep(self._training()), self._keep(self._bulk())]
         for thread in work:
@@ -113,7 +113,8 @@ class _Soak:
         curve = []
         started_at = time.monotonic()
         for point in range(POINTS + 1):
-            self._ended.wait(max(0.0, started_at + seconds * point / POINTS - time.monotonic()))
+            next_point = started_at + seconds * point / POINTS
+            self._ended.wait(max(0.0, next_point - time.monotonic()))
             curve.append({"seconds": round(time.monotonic() - started_at), **self._memory()})
         self._ended.set()
         deadline = time.monotonic() + LAST_ANSWERS_SECONDS
@@ -140,19 +141,17 @@ class _Soak:
 
     def _requests(self, user: int) -> Iterator[tuple[str, Callable[[], object]]]:
         """The requests of a user, one after the other, with a pause."""
-        texts, size = self._texts, len(self._texts)
+        texts = self._texts
         for turn in count():
-            at = (user * 7_919 + turn * 131) % (size - 600)
-            some = texts[at : at + 1 + turn % 200]
-            yield (
-                "compare",
-                partial(
-                    self._post, "compare", sentence_a=texts[at], sentence_b=texts[at + 1], **MODEL
-                ),
-            )
-            yield "encode", partial(self._post, "encode", sentences=some, **MODEL)
-            yield "search", partial(self._post, "search", query=texts[at], data="stsb:dev")
-            body = {"model": MODEL["model"], "input": some}
+            # Users and turns begin at different sentences.
+            start = (user * 7_919 + turn * 131) % (len(texts) - 600)
+            first, second = texts[start : start + 2]
+            batch = texts[start : start + 1 + turn % 200]
+            pair = {"sentence_a": first, "sentence_b": second}
+            yield "compare", partial(self._post, "compare", **pair, **MODEL)
+            yield "encode", partial(self._post, "encode", sentences=batch, **MODEL)
+            yield "search", partial(self._post, "search", query=first, data="stsb:dev")
+            body = {"model": MODEL["model"], "input": batch}
             yield "/v1/embeddings", partial(self._request, "/v1/embeddings", body)
             yield "list_runs", partial(self._post, "list_runs")
             yield "page", partial(self._request, "/train")
@@ -161,7 +160,7 @@ class _Soak:
     def _training(self) -> Iterator[tuple[str, Callable[[], object]]]:
         settings = {"base": MODEL["model"], "pooling": "mean", "max_steps": RUN_STEPS}
 
-        def one(seed: int) -> None:
+        def train(seed: int) -> None:
             run_id = self._post("start_run", **settings, seed=seed, name=f"soak {seed}")["id"]
             while not self._ended.wait(2):
                 if self._post("run_status", run_id=run_id)["state"] not in ("queued", "running"):
@@ -169,20 +168,21 @@ class _Soak:
             self._post("stop_run", run_id=run_id)
 
         for seed in count():
-            yield "run", partial(one, seed)
+            yield "run", partial(train, seed)
 
     def _bulk(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        def one() -> None:
-            boundary, name = "sbert-lab-soak", self.pairs.name
-            head = f'--{boundary}\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
+        def score() -> None:
+            boundary = "sbert-lab-soak"
+            disposition = f'form-data; name="files"; filename="{self.pairs.name}"'
+            head = f"--{boundary}\r\nContent-Disposition: {disposition}\r\n\r\n"
             body = head.encode() + self.pairs.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
-            kind = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-            [path] = self._send("/gradio_api/upload", body, kind)
+            headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+            [path] = self._send("/gradio_api/upload", body, headers)
             file = {"path": path, "meta": {"_type": "gradio.FileData"}}
             self._post("score_file", file=file, **MODEL)
 
         while True:
-            yield "bulk", one
+            yield "bulk", score
 
     def _post(self, name: str, /, **arguments: Any) -> Any:
         return self._request(f"/api/{name}", arguments)
@@ -193,27 +193,25 @@ class _Soak:
         return self._send(path, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def _send(self, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
-        with urllib.request.urlopen(
-            urllib.request.Request(self.url + path, body, headers), timeout=TIMEOUT
-        ) as answer:
+        request = urllib.request.Request(self.url + path, body, headers)
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             text = answer.read()
+        # Pages, which are requested without a body, are not JSON.
         return json.loads(text) if body is not None else text
 
     def _memory(self) -> dict[str, int | None]:
         """Resident megabytes of the app and of its worker; threads and open files of the app."""
         app = psutil.Process(process_of(self.url))
-        workers = [
-            child for child in app.children() if "sbert_app.services.jobs.worker" in child.cmdline()
-        ]
+        worker_memory = 0
+        for child in app.children():
+            if "sbert_app.services.jobs.worker" not in child.cmdline():
+                continue
+            # The worker and its run share the memory of what has been imported, and PSS counts it once.
+            for process in [child, *child.children(recursive=True)]:
+                worker_memory += process.memory_full_info().pss
         return {
             "app_mb": app.memory_info().rss >> 20,
-            # The worker with its run, which share what has been imported.
-            "worker_mb": sum(
-                process.memory_full_info().pss
-                for child in workers
-                for process in [child, *child.children(recursive=True)]
-            )
-            >> 20,
+            "worker_mb": worker_memory >> 20,
             "threads": app.num_threads(),
             "open_files": app.num_fds(),
         }

@@ -4,8 +4,8 @@
 many components and events as the front page, and with another tree of the app (``--against
 FOLDER``). Over HTTP the first page is requested, then the cosine of a pair, which waits for the
 encoder, then both scores. The seconds of processor time depend little on how busy the machine is,
-the times do. New sessions then each send the first event of the front page: what that costs, and
-how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating with
+but the times do. Then the first event of the front page is sent by new sessions, to measure its
+cost and the memory of a session. Once warm, the same pair is requested repeatedly, alternating with
 an endpoint of the bare app that returns immediately: the difference is the time of SBERT Lab
 itself.
 """
@@ -28,6 +28,9 @@ import httpx2
 import psutil
 
 from benchmarks import machine
+from sbert_app.services.compare.comparison import compare_by_name
+from sbert_app.services.models.cache import ModelCache
+from training.names import ModelName
 from training.sources.home import home_folder
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +63,8 @@ app.launch(server_port=int(sys.argv[1]), quiet=True, ssr_mode=False)
 # What any app with a transformer has to import.
 IMPORTS = "import time, torch, transformers.models.bert.modeling_bert; print(time.process_time())"
 SESSIONS = 40
+# The rounds of requests that are not counted.
+WARM_UP = 10
 # Its connections stay open, as those of browsers and of OpenAI's clients do.
 CLIENT = httpx2.Client(timeout=300, trust_env=False)
 LAB = ["app.py", "--port"]
@@ -84,10 +89,10 @@ def run(rounds: int = 3, pairs: int = 100, against: str | None = None) -> dict[s
             starts["bare Gradio"].append(
                 {"page": seconds, "page_cpu": processor_seconds(process_of(url))}
             )
-        imported = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", IMPORTS], capture_output=True, check=True, text=True
         )
-        imports.append(float(imported.stdout))
+        imports.append(float(process.stdout))
     with started(LAB) as (_, lab), started(["-c", BARE]) as (_, bare):
         http = {
             "SBERT Lab": lambda: request(lab, ARGUMENTS),
@@ -95,11 +100,13 @@ def run(rounds: int = 3, pairs: int = 100, against: str | None = None) -> dict[s
         }
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
+    medians: dict[str, dict[str, float]] = {}
+    for name, figures in starts.items():
+        medians[name] = {}
+        for key in figures[0]:
+            medians[name][key] = round(statistics.median(start[key] for start in figures), 2)
     return {
-        "start_seconds": {
-            name: {key: round(statistics.median(run[key] for run in runs), 2) for key in runs[0]}
-            for name, runs in starts.items()
-        },
+        "start_seconds": medians,
         "imports_cpu_seconds": round(statistics.median(imports), 2),
         "warm_pair_over_http_ms": {name: _quantiles(times) for name, times in warm.items()},
         "warm_pair_in_the_server_ms": _quantiles(_in_process(pairs)),
@@ -111,86 +118,88 @@ def run(rounds: int = 3, pairs: int = 100, against: str | None = None) -> dict[s
 
 
 def _start(tree: Path) -> dict[str, float]:
-    """Seconds from the command to the page, to the cosine of a pair and to both scores, also of processor time.
+    """Seconds from the command to the page, to the cosine of a pair and to both scores, elapsed and of the processor.
 
-    Also what the first event of a session costs, in milliseconds of processor time, and its memory
-    in megabytes.
+    The last two figures are the processor time of the first event of a session in milliseconds, and
+    the memory of a session in megabytes.
     """
     with started(LAB, folder=tree) as (seconds, url):
         app = process_of(url)
         figures = {"page": seconds, "page_cpu": processor_seconds(app)}
-        began = time.perf_counter() - seconds
+        command_time = time.perf_counter() - seconds
         request(url, COSINE_ALONE)
-        figures["cosine"] = time.perf_counter() - began
+        figures["cosine"] = time.perf_counter() - command_time
         figures["cosine_cpu"] = processor_seconds(app)
         request(url, ARGUMENTS)
-        figures["answer"] = time.perf_counter() - began
+        figures["answer"] = time.perf_counter() - command_time
         figures["answer_cpu"] = processor_seconds(app)
         _settle(app)
         config = CLIENT.get(f"{url}/config").raise_for_status().json()
-        event = next(
+        # An event without inputs can be sent by itself.
+        events = [
             event["id"]
             for event in config["dependencies"]
             if event["backend_fn"] and not event["inputs"] and event["queue"] is False
-        )
-        memory, used = _memory_mb(url), processor_seconds(app)
+        ]
+        memory_before = _memory_mb(url)
+        processor_before = processor_seconds(app)
         for number in range(SESSIONS):
-            body = {"data": [], "fn_index": event, "session_hash": f"session{number}"}
+            body = {"data": [], "fn_index": events[0], "session_hash": f"session{number}"}
             CLIENT.post(f"{url}/gradio_api/run/predict", json=body).raise_for_status()
-        figures["first_event_cpu_ms"] = (processor_seconds(app) - used) / SESSIONS * 1_000
-        figures["session_mb"] = (_memory_mb(url) - memory) / SESSIONS
+        processor = processor_seconds(app) - processor_before
+        figures["first_event_cpu_ms"] = processor / SESSIONS * 1_000
+        figures["session_mb"] = (_memory_mb(url) - memory_before) / SESSIONS
     return figures
 
 
 def _settle(app: int) -> None:
     """Waits until the app has been idle for two seconds: it has built its pages and compiled umap-learn."""
-    before = -1.0
-    while processor_seconds(app) - before > 0.2:
+    is_busy = True
+    while is_busy:
         before = processor_seconds(app)
         time.sleep(2)
+        is_busy = processor_seconds(app) - before > 0.2
 
 
 def _in_process(pairs: int) -> list[float]:
     """Milliseconds without HTTP: both models, three poolings and the attribution of a pair."""
-    from sbert_app.services.compare.comparison import compare_by_name
-    from sbert_app.services.models.cache import ModelCache
-    from sbert_app.settings import Settings
-    from training.names import ModelName
+    models = ModelCache(home_folder())
+    pair = tuple(PAIR.values())
+    name = ModelName.parse(MODELS["model"])
 
-    models = ModelCache(Settings.gather().home)
-    a, b, model, pooling, cross_encoder = ARGUMENTS.values()
-    name = ModelName.parse(model)
-    return _alternate(
-        {"pair": lambda: compare_by_name(models, a, b, name, pooling, cross_encoder)}, pairs
-    )["pair"]
+    def compare() -> None:
+        compare_by_name(models, *pair, name, MODELS["pooling"], MODELS["cross_encoder"])
+
+    return _alternate({"pair": compare}, pairs)["pair"]
 
 
 def _alternate(work: dict[str, Callable[[], Any]], times: int) -> dict[str, list[float]]:
-    """Milliseconds of each function, called in alternation, after ten uncounted rounds."""
+    """Milliseconds of each function, called in alternation, without the first `WARM_UP` rounds."""
     milliseconds: dict[str, list[float]] = {name: [] for name in work}
-    for turn in range(times + 10):
-        for name, do in work.items():
+    for turn in range(WARM_UP + times):
+        for name, function in work.items():
             started_at = time.perf_counter()
-            do()
-            if turn >= 10:
+            function()
+            if turn >= WARM_UP:
                 milliseconds[name].append((time.perf_counter() - started_at) * 1000)
     return milliseconds
 
 
 def _quantiles(milliseconds: list[float]) -> dict[str, float]:
-    cuts = statistics.quantiles(milliseconds, n=20, method="inclusive")
-    return {"p50": round(statistics.median(milliseconds), 1), "p95": round(cuts[-1], 1)}
+    twentieths = statistics.quantiles(milliseconds, n=20, method="inclusive")
+    return {"p50": round(statistics.median(milliseconds), 1), "p95": round(twentieths[-1], 1)}
 
 
 @contextmanager
 def started(
     command: list[str], python: str = sys.executable, page: str = "", folder: Path = ROOT
 ) -> Iterator[tuple[float, str]]:
-    """Start an app by a command that ends with a port; yields the seconds to its first page, and its address."""
+    """Starts an app by a command and a free port. Yields the seconds to its first page, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    url, started_at = f"http://127.0.0.1:{port}", time.perf_counter()
+    url = f"http://127.0.0.1:{port}"
+    started_at = time.perf_counter()
     environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False", "DO_NOT_TRACK": "1"}
     app = subprocess.Popen(
         [python, *command, str(port)], cwd=folder, env=environment, stdout=subprocess.DEVNULL
@@ -242,7 +251,7 @@ def _request_bare(url: str) -> Any:
 
 
 def copy_home(folder: Path) -> Path:
-    """Fill a home folder with the models, the data and the compiled code of this machine's own."""
+    """Copies the models, the data and the compiled code of this machine's home folder. Returns the new home folder."""
     for part in ("models", "data", "numba"):
         if (home_folder() / part).exists():
             shutil.copytree(home_folder() / part, folder / part, symlinks=True)

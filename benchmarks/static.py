@@ -1,4 +1,4 @@
-"""A static model for benchmarks that need vectors in no time: the word embeddings of the default model, averaged."""
+"""A static model for benchmarks in which encoding must take almost no time."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from training.models.model import VectorModel, open_model, required
 
 
 def static_model(folder: Path) -> VectorModel:
-    """The model, whose folder is written first."""
+    """Writes a model that averages the default model's embeddings of tokens, and opens it."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
@@ -19,13 +20,14 @@ import torch
 from benchmarks import machine
 from training.data.load import load_data
 from training.errors import InputError
+from training.sources.resolve import model_folder
 from training.trainer.config import RunConfig
 from training.trainer.train import train
 from training.trainer.trainer import Trainer
 
-# So many steps are not timed.
+# The number of the first steps that are not timed.
 WARM_UP = 5
-# Steps between two evaluations.
+# More steps between two evaluations than a run has.
 NEVER = 10**7
 
 
@@ -38,14 +40,15 @@ class Curve:
     losses: list[float] = field(default_factory=list)
     # The number of steps in all.
     steps: int = 0
-    # The numbers of the steps in ``ends``, from 1; empty stands for all steps.
+    # The numbers of the steps in ``ends``, counted from 1. An empty list stands for all steps.
     numbers: list[int] = field(default_factory=list)
 
     @property
     def seconds_per_step(self) -> float:
         numbers = self.numbers or list(range(1, len(self.ends) + 1))
-        first = next(place for place, number in enumerate(numbers) if number >= WARM_UP)
-        return (self.ends[-1] - self.ends[first]) / (numbers[-1] - numbers[first])
+        first = next(position for position, number in enumerate(numbers) if number >= WARM_UP)
+        num_steps = numbers[-1] - numbers[first]
+        return (self.ends[-1] - self.ends[first]) / num_steps
 
 
 # Its arguments are the number of steps and the seed.
@@ -78,12 +81,13 @@ def run(
             f"there is no comparison against {against!r}; choose sentence-transformers"
         )
     description = machine.describe()
-    trainers = {f"SBERT Lab, {dtype}": sbert_lab(base, dtype) for dtype in ("auto", "float32")}
+    trainers = {
+        "SBERT Lab, auto": sbert_lab(base, "auto"),
+        "SBERT Lab, float32": sbert_lab(base, "float32"),
+    }
     if against is not None:
-        trainers |= {
-            f"{against}, {name}": sentence_transformers(base, bf16)
-            for name, bf16 in (("default", False), ("bf16", True))
-        }
+        trainers[f"{against}, default"] = sentence_transformers(base, bf16=False)
+        trainers[f"{against}, bf16"] = sentence_transformers(base, bf16=True)
     curves = measure(trainers, rounds, steps)
     language_models = {"SBERT Lab": sbert_lab(base, "auto", objective="mlm")}
     if against is not None:
@@ -94,8 +98,9 @@ def run(
         "base": base,
         "steps": steps,
         "rounds": rounds,
-        "rows": table(curves, 32),
-        "mlm": table(mlm, 16),
+        # A batch has 16 pairs, or 16 sentences.
+        "rows": table(curves, num_sentences=32),
+        "mlm": table(mlm, num_sentences=16),
         "machine": description,
     }
 
@@ -109,17 +114,17 @@ def measure(trainers: dict[str, TrainFunction], rounds: int, steps: int) -> dict
     return curves
 
 
-def table(curves: dict[str, list[Curve]], sentences: int) -> list[dict[str, Any]]:
-    """A row for each side: medians over the rounds, with so many sentences a step."""
+def table(curves: dict[str, list[Curve]], num_sentences: int) -> list[dict[str, Any]]:
+    """A row for each side, with medians over the rounds. ``num_sentences`` are the sentences of a step."""
     rows: list[dict[str, Any]] = []
-    for label, rounds_of in curves.items():
-        seconds = statistics.median(curve.seconds_per_step for curve in rounds_of)
-        loss = statistics.mean(loss for curve in rounds_of for loss in curve.losses)
+    for label, curves_of_side in curves.items():
+        seconds = statistics.median(curve.seconds_per_step for curve in curves_of_side)
+        loss = statistics.mean(loss for curve in curves_of_side for loss in curve.losses)
         rows.append(
             {"side": label, "seconds_per_step": round(seconds, 4), "mean_loss": round(loss, 4)}
         )
     for row in rows:
-        row["sentences_per_second"] = round(sentences / row["seconds_per_step"])
+        row["sentences_per_second"] = round(num_sentences / row["seconds_per_step"])
         row["times_ours"] = round(row["seconds_per_step"] / rows[0]["seconds_per_step"], 2)
     return rows
 
@@ -153,7 +158,8 @@ def sbert_lab(
             seed=seed,
             dtype=dtype,
         )
-        with patch.object(Trainer, "_evaluate", _not_evaluated):
+        # The first and the last step would be evaluated otherwise.
+        with patch.object(Trainer, "_evaluate", _skip_evaluation):
             result = train(config, on_event=record, folder=None)
         if result.status != "finished" or curve.numbers[-1] != steps:
             raise RuntimeError(
@@ -164,7 +170,7 @@ def sbert_lab(
     return train_once
 
 
-def _not_evaluated(trainer: Trainer) -> None:
+def _skip_evaluation(trainer: Trainer) -> None:
     trainer.progress.evaluated = trainer.progress.step
 
 
@@ -183,8 +189,6 @@ def sentence_transformers(
         raise InputError(
             "sentence-transformers is not installed: pip install sentence-transformers"
         ) from error
-    from training.sources.resolve import model_folder
-
     loaded = load_data(data)
     assert loaded.scores is not None
     columns = {"sentence1": list(loaded.columns[0]), "sentence2": list(loaded.columns[1])}
@@ -194,7 +198,7 @@ def sentence_transformers(
     def train_once(steps: int, seed: int) -> Curve:
         curve = Curve(steps=steps)
         model = SentenceTransformer(folder, local_files_only=True)
-        # The trainers differ in precision.
+        # The state keeps the precision of the last trainer, which is another one.
         AcceleratorState._reset_state(reset_partial_state=True)
         with tempfile.TemporaryDirectory() as out:
             options = trainer_options(steps, batch_size, seed)
@@ -229,16 +233,11 @@ def transformers_trainer(
     )
     from transformers import Trainer as Theirs
 
-    from training.sources.resolve import model_folder
-
     folder = str(model_folder(base).path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    sentences = list(
-        dict.fromkeys(sentence for column in load_data(data).columns for sentence in column)
-    )
-    rows = Dataset.from_list(
-        [{"input_ids": ids} for ids in tokenizer(sentences, truncation=True)["input_ids"]]
-    )
+    sentences = list(dict.fromkeys(chain.from_iterable(load_data(data).columns)))
+    ids_of_sentences = tokenizer(sentences, truncation=True)["input_ids"]
+    rows = Dataset.from_dict({"input_ids": ids_of_sentences})
 
     def train_once(steps: int, seed: int) -> Curve:
         curve = Curve(steps=steps)

@@ -42,7 +42,7 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
     trees = {"this": ROOT, "before": Path(against).resolve()}
     seconds: dict[str, dict[str, list[float]]] = {"this": {}, "before": {}}
     for turn in range(rounds):
-        # The order changes, as the second one meets a warmer machine.
+        # The order changes, because the second version meets a warmer machine.
         for name in sorted(trees, reverse=turn % 2 == 0):
             for work, value in _in_a_process(trees[name]).items():
                 seconds[name].setdefault(work, []).append(value)
@@ -68,13 +68,14 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
 
 
 def _in_a_process(tree: Path) -> dict[str, float]:
-    """The figures of a version, whose packages are those of its own folder."""
+    """The figures of the version in a folder, whose packages are imported from there."""
     code = f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')"
     environment = {**os.environ, "PYTHONPATH": str(tree)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=tree, env=environment, stdout=subprocess.PIPE, check=True
     )
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    # The last line, as libraries may print others.
+    return dict(json.loads(process.stdout.splitlines()[-1]))
 
 
 def measure() -> dict[str, float]:
@@ -90,18 +91,20 @@ def measure() -> dict[str, float]:
     pairs = list(zip(first, second, strict=True))
     encoder = Encoder.load("all-MiniLM-L6-v2")
     cross_encoder = CrossEncoder.load("minilm-stsb")
+    # The first calls warm up.
     encoder.encode(sentences[:300])
     cross_encoder.predict(pairs[:100])
-    one, many, *_ = run_users(rounds=5, users=16)["rows"]
+    # The rows of an app that is not training come first.
+    one_user, many_users, *_ = run_users(rounds=5, users=16)["rows"]
+    train_regression = sbert_lab("all-MiniLM-L6-v2", "auto")
+    train_mlm = sbert_lab("all-MiniLM-L6-v2", "auto", objective="mlm")
     return {
         SENTENCES: min(_seconds(lambda: encoder.encode(sentences)) for _ in range(2)),
         PAIRS: min(_seconds(lambda: cross_encoder.predict(pairs)) for _ in range(2)),
-        STEP: sbert_lab("all-MiniLM-L6-v2", "auto")(25, 0).seconds_per_step,
-        LANGUAGE_STEP: sbert_lab("all-MiniLM-L6-v2", "auto", objective="mlm")(
-            25, 0
-        ).seconds_per_step,
-        ONE_USER: one["p50_ms"] / 1000,
-        USERS: many["p50_ms"] / 1000,
+        STEP: train_regression(25, 0).seconds_per_step,
+        LANGUAGE_STEP: train_mlm(25, 0).seconds_per_step,
+        ONE_USER: one_user["p50_ms"] / 1000,
+        USERS: many_users["p50_ms"] / 1000,
     }
 
 

@@ -53,7 +53,10 @@ def without_option(arguments: list[str], name: str) -> tuple[list[str], str | No
         option, equals, value = argument.partition("=")
         if option != name:
             others.append(argument)
-        elif equals or (value := next(remaining, "")):
+            continue
+        if not equals:
+            value = next(remaining, "")
+        if equals or value:
             last = value
         else:
             # The option lacks its value: the command line says what is wrong.

@@ -83,7 +83,7 @@ SPELLINGS = {
 
 
 @app.callback(invoke_without_command=True)
-def _of_all(
+def _global_options(
     version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
     verbose: Annotated[
         bool, Option(*VERBOSE, help="Anywhere: log to stderr what is read from where.")
@@ -99,6 +99,7 @@ def _of_all(
     ProgressBar.is_wanted = not (quiet or no_progress)
     if verbose or quiet:
         level = logging.ERROR if quiet else logging.INFO
+        # The one handler is the `StderrHandler` of `_configure_output`.
         logging.getLogger("sbert_lab").handlers[0].setLevel(level)
 
 
@@ -138,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with on_ending_signal(interrupt):
             code = app(arguments, prog_name=app.info.name, standalone_mode=False)
         sys.stdout.flush()
+        # typer turns a KeyboardInterrupt in a command into this exit code.
         if code == INTERRUPTED:
             return _print_error("stopped", INTERRUPTED)
         return code if isinstance(code, int) else GOOD
@@ -175,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_dashed_sentence(argument: str) -> bool:
-    """Whether an argument begins as an option does, but has a space in place of its name."""
+    """Whether an argument begins with "-", but has a space where an option has its name."""
     return argument.startswith("-") and " " in argument.partition("=")[0]
 
 

@@ -28,7 +28,7 @@ YEAR = 365.25 * 86_400
 
 
 def model_label(model: str | None) -> str:
-    """The name of a model for people, without its kind, for places that state the kind."""
+    """The name of a model for people, without "(cross-encoder)", for places that state the kind of the model."""
     return ModelName.parse(model or "").label.removesuffix(" (cross-encoder)")
 
 
@@ -78,6 +78,7 @@ def format_bytes(size: float) -> str:
         if value >= 1024:
             value /= 1024
             unit = larger_unit
+    # Small sizes have one decimal, unless it is 0: "1.5 GB", but "3 MB".
     digits = 0
     if value < 9.95 and round(value, 1) != round(value):
         digits = 1
@@ -119,13 +120,19 @@ def _format_whole_seconds(seconds: int) -> str:
     if seconds < HOUR:
         return _join(seconds // MINUTE, "min", seconds % MINUTE, "s")
     minutes = round(seconds / MINUTE)
+    # Days and years begin at two, so that their nouns are always in the plural.
     if minutes < 48 * 60:
         return _join(minutes // 60, "h", minutes % 60, "min")
-    size, unit = (YEAR, "years") if seconds >= 2 * YEAR else (DAY, "days")
-    value = seconds / size
+    if seconds < 2 * YEAR:
+        value = seconds / DAY
+        unit = "days"
+    else:
+        value = seconds / YEAR
+        unit = "years"
     digits = 1 if value < 99.95 else 0
     return f"{value:,.{digits}f} {unit}"
 
 
 def _join(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    """A time in two units, or in the large unit alone if nothing is left for the small one."""
     return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"

@@ -3,7 +3,6 @@
 import os
 import socket
 from collections.abc import Iterable
-from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -23,7 +22,7 @@ class AllowedHosts:
         names = {*LOOPBACK, bound, *extra}
         if self._any_address:
             names |= {socket.gethostname(), socket.getfqdn()}
-        # Hugging Face Spaces set this variable.
+        # Hugging Face Spaces set this variable. Without it, the name "" is added, and is removed below.
         names.update(os.environ.get("SPACE_HOST", "").split(","))
         self._names = {name.strip("[]").lower() for name in names} - WILDCARDS
 
@@ -34,9 +33,15 @@ class AllowedHosts:
         name.
         """
         name = host_name(host)
-        with suppress(ValueError):
-            return name in self._names or (self._any_address and bool(ip_address(name)))
-        return False
+        if name in self._names:
+            return True
+        if not self._any_address:
+            return False
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
 
 
 def host_name(host: str) -> str:
@@ -55,6 +60,6 @@ def is_same_origin(origin: str, host: str) -> bool:
     The scheme is not compared, because a proxy that ends TLS sends plain HTTP to the app.
     """
     try:
-        return urlsplit(origin).netloc.lower() == host.lower() != ""
+        return host != "" and urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:
         return False

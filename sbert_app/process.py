@@ -86,6 +86,7 @@ def child_environment() -> dict[str, str]:
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
+# The exit code after Ctrl-C.
 INTERRUPTED = 130
 # Set by `interrupt`. If the KeyboardInterrupt is raised in a destructor or a callback, Python
 # swallows it, so long work checks this event, too.
@@ -96,7 +97,10 @@ Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def on_ending_signal(handler: Handler) -> Iterator[None]:
-    """Calls ``handler`` for the signals of `ENDING` inside the block. A signal that nohup ignores stays ignored."""
+    """Calls ``handler`` for the signals of `ENDING` inside the block.
+
+    A signal that the process ignores stays ignored, such as SIGHUP under nohup.
+    """
     previous = {}
     # Only the main thread can set handlers.
     if threading.current_thread() is threading.main_thread():
@@ -106,6 +110,7 @@ def on_ending_signal(handler: Handler) -> Iterator[None]:
     try:
         yield
     finally:
+        # The block has ended, so the interruption does not concern the work that comes after it.
         is_interrupted.clear()
         for number, earlier in previous.items():
             signal.signal(number, earlier)

@@ -87,9 +87,9 @@ class Settings(BaseModel):
 
     @classmethod
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
-        """Builds the settings. A flag that is not None takes precedence over $SBERT_<NAME>, and that over the default.
+        """Builds the settings from flags, $SBERT_<NAME> and defaults, in this order of precedence.
 
-        The port is also read from $PORT.
+        A flag that is None or an empty list counts as absent. The port is also read from $PORT.
 
         Args:
             auth_file: a file with USER:PASSWORD in its first line.
@@ -105,7 +105,7 @@ class Settings(BaseModel):
             if value in (None, [], ()):
                 value = os.environ.get(f"SBERT_{name.upper()}")
             # Cloud Run, Railway, Render and Heroku state the port in this variable.
-            if name == "port" and not value:
+            if name == "port" and value in (None, ""):
                 value = os.environ.get("PORT")
             if value not in (None, ""):
                 values[name] = value
@@ -115,12 +115,13 @@ class Settings(BaseModel):
         if auth_file and flags.get("auth") is None:
             file = Path(auth_file).expanduser()
             try:
-                first, *_ = file.read_text(encoding="utf-8").split("\n")
+                first_line = file.read_text(encoding="utf-8").partition("\n")[0]
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(
                     f"auth_file {file} cannot be read; its first line must be USER:PASSWORD"
                 ) from error
-            values["auth"] = first.strip() or "empty"
+            # An empty line is refused as malformed, and does not turn the login off.
+            values["auth"] = first_line.strip()
         try:
             return cls(**values)
         except ValidationError as error:
@@ -151,15 +152,15 @@ class Settings(BaseModel):
         mode="before",
     )
     @classmethod
-    def _listed(cls, value: Any, field: ValidationInfo) -> object:
+    def _split(cls, value: Any, field: ValidationInfo) -> object:
         """Splits a text at the separator, makes paths absolute, and drops empty parts."""
-        of_paths = field.field_name == "allow_paths"
+        are_paths = field.field_name == "allow_paths"
         if isinstance(value, str):
-            value = value.split(os.pathsep if of_paths else ",")
+            value = value.split(os.pathsep if are_paths else ",")
         parts: list[object] = []
         for part in value:
             name = str(part).strip()
-            if name and of_paths:
+            if name and are_paths:
                 parts.append(Path(name).expanduser().absolute())
             elif name:
                 parts.append(name)
@@ -171,6 +172,8 @@ class Settings(BaseModel):
         """Writes addresses as `Endpoint.address` does, with the port of https if they have none."""
         with_ports = []
         for address in addresses:
+            # An address is parsed in the name of some model on that server. As the name begins with
+            # ENDPOINT, it has an endpoint.
             endpoint = ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint
             if endpoint:
                 with_ports.append(endpoint.address)

@@ -23,8 +23,9 @@ from sbert_app.process import interrupt, is_interrupted, on_ending_signal
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# Seconds between two updates, on a terminal and elsewhere.
-UPDATE_SECONDS = {True: 0.1, False: 10.0}
+# Seconds between two updates of the bar on a terminal, and between two lines elsewhere.
+BAR_SECONDS = 0.1
+LINE_SECONDS = 10.0
 # A narrower terminal shows only the figures.
 MIN_COLUMNS_FOR_BAR = 80
 
@@ -33,18 +34,19 @@ MIN_COLUMNS_FOR_BAR = 80
 def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Callable[[], bool]]:
     """Yields a function that says whether a signal to end has come, such as Ctrl-C.
 
-    The second signal interrupts at once. The first signal does so, too, while ``at_once()`` is true,
-    because there are no results to keep.
+    The second signal interrupts the block at once. The first one does so only while ``at_once()`` is
+    true, when there are no results to keep.
     """
-    received: list[int] = []
+    has_come = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if received or at_once():
+        nonlocal has_come
+        if has_come or at_once():
             interrupt(number, frame)
-        received.append(number)
+        has_come = True
 
     with on_ending_signal(handle):
-        yield lambda: bool(received)
+        yield lambda: has_come
 
 
 def print_result(value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -107,7 +109,8 @@ class ProgressBar:
         if self._start is None:
             self._start = (now, done)
             self._last_update = now
-        if now - self._last_update < UPDATE_SECONDS[self.is_terminal]:
+        interval = BAR_SECONDS if self.is_terminal else LINE_SECONDS
+        if now - self._last_update < interval:
             return
         self._last_update = now
         began, done_before = self._start

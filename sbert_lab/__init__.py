@@ -18,8 +18,8 @@ def _import_core() -> ModuleType:
     """The package ``training`` that lies beside this one.
 
     The working directory comes first on the path of a script or a notebook, so that a package of
-    the user's with the same name would be found before it. ImportError if that has been imported
-    already: Python keeps one of a name.
+    the user's with the same name would be found before it. Raises ImportError if the user's package
+    has been imported already, because Python keeps only one package of a name.
     """
     sys.path.insert(0, str(_FOLDER))
     try:

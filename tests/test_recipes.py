@@ -112,7 +112,7 @@ def tokens(
 ) -> None:
     """Count the tokens of sentences."""
     place = computing.prepare()
-    with options.received(source, lines=True) as path, clean_stdout():
+    with options.input_file(source, lines=True) as path, clean_stdout():
         corpus = options.open_corpus(path, file, place)
         count, _ = options.load_encoder(model, computing).read_tokens(corpus.sentences)
     print_result({"tokens": count}, computing.as_json, f"{count:,} tokens")

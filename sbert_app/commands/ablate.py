@@ -66,7 +66,8 @@ def ablate(
             if base is not None:
                 settings["base"] = base
             if train_data is not None or file.are_given:
-                settings["train_data"] = file.data(train_data or "", "--train-data")
+                # Raises InputError if there are options of a file, but no file.
+                settings["train_data"] = file.data_name(train_data or "", "--train-data")
             sweep_id = sweeps.create(new_sweep(preset, seeds, settings)).id
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is not a sweep: resume its runs with runs resume")
@@ -101,8 +102,13 @@ def run_experiment(
     execute = executor(cluster)
     store = experiments.store
     training: set[str] = set()
-    stopped = StoppedError(f"resume it with: {command} --resume {experiment_id}")
+    stop_error = StoppedError(f"resume it with: {command} --resume {experiment_id}")
 
+    def is_stopped_at_once() -> bool:
+        # Runs on Ray are executed in threads, which check ``should_end`` themselves.
+        return cluster is None and not training
+
+    # ``should_end`` is defined by the block below, in which this is called.
     def execute_run(run_id: str) -> None:
         if should_end():
             return
@@ -128,22 +134,21 @@ def run_experiment(
             line += f", ρ {final['undefined']}"
         print(line, file=sys.stderr)
 
-    # Runs on Ray are executed in threads, which check ``should_end`` themselves.
-    at_once = cluster.room() if cluster else 1
-    with stop_on_signal(lambda: cluster is None and not training) as should_end:
+    num_parallel = cluster.room() if cluster else 1
+    with stop_on_signal(is_stopped_at_once) as should_end:
         try:
-            experiment = experiments.run_here(experiment_id, execute_run, at_once)
+            experiment = experiments.run_here(experiment_id, execute_run, num_parallel)
         except KeyboardInterrupt:
-            raise stopped from None
+            raise stop_error from None
     if should_end() and experiment.can_resume:
-        raise stopped
+        raise stop_error
     return experiment
 
 
 def _table(sweep: Experiment, ranking: Ranking) -> str:
-    head = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
-    names = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
-    lines = [f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows)]
+    title = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
+    head = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
+    lines = [f"{sweep.id}: {sweep.state}", title, head, *map(_line, sweep.rows)]
     if ranking.is_known:
         tied = ", ".join(standing.name for standing in ranking.standings if standing.tied)
         lines.append(

@@ -54,6 +54,7 @@ def models(
     kinds |= dict.fromkeys(WORD_ENCODERS, "random weights")
     models_folder = place / "models"
     sizes = {}
+    # The folder of a model is called NAME or ORG/NAME.
     for pattern in ("*/modules.json", "*/*/modules.json"):
         for file in models_folder.glob(pattern):
             sizes[str(file.parent.relative_to(models_folder))] = folder_size(file.parent)
@@ -66,8 +67,15 @@ def models(
     for run in RunStore(place).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")
-            entry = {"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size}
-            rows.append({**entry, "called": run.name})
+            rows.append(
+                {
+                    "name": f"run:{run.id}",
+                    "kind": "run",
+                    "here": True,
+                    "bytes": size,
+                    "called": run.name,
+                }
+            )
     lines = []
     for row in rows:
         state = "here" if row["here"] else "to be fetched"
@@ -102,8 +110,8 @@ def _show_model(name: str, place: Path, as_json: bool) -> None:
             "prompt": model.prompt,
             "advice": model.prompt_advice,
         }
+    # Only models that PyTorch computes have these attributes.
     for key in ("dtype", "device"):
-        # Only models that PyTorch computes have them.
         setting = getattr(model, key, None)
         settings[key] = None if setting is None else str(setting).removeprefix("torch.")
     units = {"dimension": " numbers", "max_length": " tokens"}
@@ -145,27 +153,30 @@ def data(
     """
     place = options.prepare(home, offline)
     if name is None:
-        _list(as_json)
+        _list_data_sets(as_json)
         return
-    with options.received(name) as source:
-        dataset = load_data(file.named(source), place)
+    with options.input_file(name) as source:
+        dataset = load_data(file.with_options(source), place)
         evaluation_data = {}
         if against:
             evaluation_data[against] = load_data(against, place, split="test")
-        reader = open_model(model, home=place) if model else None
-        findings = examine(dataset, reader, evaluation_data)
+        text_model = open_model(model, home=place) if model else None
+        findings = examine(dataset, text_model, evaluation_data)
         if clean is not None:
-            read = DataName.parse(source)
-            if not read.path.is_file():
+            data_name = DataName.parse(source)
+            if not data_name.path.is_file():
                 raise InputError(f"{name} is not a file, so there is nothing to write --clean from")
-            table = open_table(read.path, read.encoding or file.encoding, read.sheet or file.sheet)
-            rows = write_clean(table, clean, dataset, findings)
+            # Settings in the name take precedence over options.
+            encoding = data_name.encoding or file.encoding
+            table = open_table(data_name.path, encoding, data_name.sheet or file.sheet)
+            num_clean = write_clean(table, clean, dataset, findings)
     columns: list[Any] = list(dataset.columns)
     if dataset.scores is not None:
         columns.append(dataset.scores)
     if dataset.labels is not None:
         columns.append([dataset.label_names[label] for label in dataset.labels])
-    first = [list(row) for row in islice(zip(*columns, strict=True), 3)]
+    rows = zip(*columns, strict=True)
+    first_rows = [list(row) for row in islice(rows, 3)]
     value: dict[str, Any] = {
         "name": dataset.name,
         "form": dataset.kind,
@@ -173,27 +184,29 @@ def data(
         "source": dataset.source,
         "notes": dataset.notes,
         "faults": [{"what": finding.what, "rows": finding.rows} for finding in findings],
-        "first": first,
+        "first": first_rows,
     }
     lines = [
         f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}",
         *dataset.notes,
     ]
-    if dataset.scores is not None and not any("read as: " in note for note in dataset.notes):
+    # Scores of any other scale have a note that says how they are read.
+    has_note = any("read as: " in note for note in dataset.notes)
+    if dataset.scores is not None and not has_note:
         lines.append("read as: scores from 0 to 5")
-    for row, cells in zip(dataset.rows, first, strict=False):
-        lines.append(f"row {row}: {'  |  '.join(map(str, cells))}")
+    for number, cells in zip(dataset.rows, first_rows, strict=False):
+        lines.append(f"row {number}: {'  |  '.join(map(str, cells))}")
     lines += [f"fault: {finding}" for finding in findings]
     if clean is not None:
-        value["clean"] = {"file": str(clean), "rows": rows}
-        size = format_count(rows, "row")
+        value["clean"] = {"file": str(clean), "rows": num_clean}
+        size = format_count(num_clean, "row")
         lines.append(
             f"{clean} has {size}; problem rows and unusable rows are left out, cut ones stay"
         )
     print_result(value, as_json, "\n".join(lines))
 
 
-def _list(as_json: bool) -> None:
+def _list_data_sets(as_json: bool) -> None:
     value = {}
     lines = []
     for name, entry in DATA_SETS.items():

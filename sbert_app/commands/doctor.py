@@ -71,6 +71,7 @@ def doctor(computing: options.Computing) -> int:
                 failed.append(name)
     lines = [f"{name:14} {result}" for name, result in results.items()]
     print_result({**results, "failed": failed}, computing.as_json, "\n".join(lines))
+    # The app works without a network.
     return int(bool(set(failed) - {"Hub", "package index"}))
 
 
@@ -81,6 +82,7 @@ def _packages() -> str:
 
 def _extras() -> str:
     """Returns the extras that are installed. Some of their modules, such as anyio, may belong to other packages."""
+    # A dict keeps the order of the extras.
     complete = dict.fromkeys(EXTRA_OF.values())
     for module, extra in EXTRA_OF.items():
         if not find_spec(module):
@@ -123,8 +125,8 @@ def _reach(address: str) -> str:
     if is_offline():
         return "not asked, because offline"
     # Only the host is printed, because the address of a mirror may contain a password.
-    started = time.perf_counter()
     host = urlsplit(address).hostname
+    started = time.perf_counter()
     try:
         urlopen(address, timeout=WAIT).close()
     except HTTPError:
@@ -142,6 +144,7 @@ def _speed(computing: options.Computing) -> str:
     name = options.ModelOptions().name
     encoder = Encoder.load(name, None, computing.dtype, computing.device, home)
     sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]
+    # The first call takes longer than later ones.
     encoder.encode(sentences)
     started = time.perf_counter()
     encoder.encode(sentences)

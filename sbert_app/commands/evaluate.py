@@ -51,8 +51,8 @@ def evaluate(
     vectors or minilm-stsb; for retrieval bm25, NAME+bm25 or NAME?rerank=CROSS_ENCODER.
     """
     place = computing.prepare()
-    with options.received(data) as received:
-        data = file.named(received)
+    with options.input_file(data) as source:
+        data = file.with_options(source)
         if calibrate is not None:
             _calibrate(data, calibrate, model, computing)
             return
@@ -95,20 +95,21 @@ def _calibrate(
 
 
 def decision_lines(decisions: dict[str, Any]) -> str:
-    """Returns the average precision, and a line for each threshold."""
+    """Returns lines with the average precision and each threshold."""
     lines = [
         f"{_head(decisions)}: {decisions['match']}",
         f"average precision {_percent(decisions['average_precision'], 2, '95% ')}; "
         f"{decisions['matches']:,} of {decisions['n']:,} pairs are matches",
     ]
     for choice in decisions["choices"]:
-        at = choice["threshold"]
-        if isnan(at["value"]):
+        threshold = choice["threshold"]
+        if isnan(threshold["value"]):
             lines.append(f"{choice['criterion']}: {choice['why_none']}")
             continue
-        threshold = f"{decisions['similarity']} from {at['value']:.3f}"
-        if at["low"] < at["high"]:
-            threshold += f" (95% {at['low']:.3f} to {at['high']:.3f})"
+        rule = f"{decisions['similarity']} from {threshold['value']:.3f}"
+        # Without an interval, both bounds are the threshold.
+        if threshold["low"] < threshold["high"]:
+            rule += f" (95% {threshold['low']:.3f} to {threshold['high']:.3f})"
         measured = f"measured on {choice['measured_on']:,} pairs"
         if choice["is_held_out"]:
             measured = f"chosen on {choice['chosen_on']:,} pairs, measured on the other {choice['measured_on']:,}"
@@ -117,12 +118,12 @@ def decision_lines(decisions: dict[str, Any]) -> str:
         figures = []
         for name in ("precision", "recall", "F1"):
             figures.append(f"{name} {_percent(choice[name.lower()], 1)}")
-        lines.append(f"{choice['criterion']}: {threshold} on; {measured}: {', '.join(figures)}")
+        lines.append(f"{choice['criterion']}: {rule} on; {measured}: {', '.join(figures)}")
     return "\n".join(lines)
 
 
 def _percent(figure: dict[str, float], digits: int, level: str = "") -> str:
-    """Returns a figure with its interval, times 100."""
+    """Returns a figure and its interval, times 100, with the ``level`` of the interval in words."""
     value, low, high = (f"{100 * figure[name]:.{digits}f}" for name in ("value", "low", "high"))
     return f"×100 {value} ({level}{low} to {high})"
 
@@ -156,6 +157,7 @@ def _table(result: dict[str, Any]) -> str:
             line += "undefined".rjust(18) if isnan(figure) else f"{figure:18.2f}"
         lines.append(line)
     first = similarities[0]
+    # Labelled pairs have the threshold of the best F1.
     if "threshold" in result:
         lines.append(
             f"{result['positives']:,} pairs belong together; the best F1 under {first} is at "

@@ -71,6 +71,7 @@ class PartsOptions:
         if self.engine is not None or output.endswith("/"):
             return True
         if Path(output).is_dir():
+            # A folder with the name of a file was not meant as a folder of parts.
             return not output.lower().endswith(FILE_SUFFIXES)
         return _is_several(source) and not Path(output).suffix
 
@@ -173,7 +174,7 @@ def encode(
     Into a folder, many files are encoded in parts; the same command after an interruption does what
     is missing.
     """
-    source, file = file.of(source)
+    source, file = file.parse(source)
     if parts.are_meant(source, output):
         if file.sheet:
             raise InputError("--sheet is for one file, not for parts; leave it out")
@@ -189,8 +190,9 @@ def encode(
             encoding=file.encoding,
         )
         return
-    lines = file.columns is None
-    with pipe.files(source, output, computing.as_json, lines) as (input_path, output_path):
+    # Without columns, plain text on standard input has one sentence per line.
+    has_lines = file.columns is None
+    with pipe.files(source, output, computing.as_json, has_lines) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path = local_path(input_path)
             target = Path(output_path)
@@ -202,12 +204,16 @@ def encode(
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)
             summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
+        # For OUT -, the output is a temporary file, whose name says nothing.
         sentence = summary.sentence.replace(output_path, output)
         print_result(asdict(summary), computing.as_json, sentence)
 
 
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
-    """Returns the criterion of a threshold, or None. Raises InputError if it is malformed, or missing but needed."""
+    """Returns the criterion of a threshold, or None if there is no threshold.
+
+    Raises InputError if the threshold is malformed, or if the outputs need one.
+    """
     if threshold is None:
         if outputs.groups or outputs.deduplicated:
             raise InputError(
@@ -226,7 +232,8 @@ def _check_matching(
     """Raises InputError if a threshold cannot be chosen or a file cannot be written. Called before scoring."""
     for path in _paths(outputs):
         check_output(path, WRITERS)
-    if criterion.kind != FIXED and not (columns.score or columns.label or columns.ratings):
+    has_judgements = bool(columns.score or columns.label or columns.ratings)
+    if criterion.kind != FIXED and not has_judgements:
         raise InputError(
             f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, such "
             "as --threshold 0.8"
@@ -280,7 +287,7 @@ def score(
     scored in parts; the same command after an interruption does what is missing.
     """
     computing.prepare()
-    source, file = file.of(source)
+    source, file = file.parse(source)
     if parts.are_meant(source, output):
         if threshold or file.scale or file.labels or file.raters or file.sheet:
             options_of_one_file = "--threshold, --scale, --labels, --raters and --sheet"
@@ -318,11 +325,12 @@ def score(
                 criteria: tuple[str, ...] = CRITERIA
                 if criterion is not None:
                     criteria = (str(criterion),)
-                    # The threshold is applied to this file, whose columns have types.
-                    beside = tempfile.TemporaryDirectory(
+                    # The threshold is applied to a second file, whose columns have types.
+                    temporary = tempfile.TemporaryDirectory(
                         prefix=".sbert-lab-", dir=target.absolute().parent
                     )
-                    files.append(Path(stack.enter_context(beside), "scored.parquet"))
+                    typed_file = Path(stack.enter_context(temporary), "scored.parquet")
+                    files.append(typed_file)
                 summary = score_file(
                     table,
                     files,
@@ -350,9 +358,9 @@ def score(
                     outputs = replace(outputs, layout=Layout.of(table))
                     cosine = summary.added["cosine"]
                     matches = apply_threshold(
-                        files[1], summary.columns, cosine, limit, outputs, gold=summary.gold
+                        typed_file, summary.columns, cosine, limit, outputs, gold=summary.gold
                     )
-        summary.outputs = matches.outputs if matches else summary.outputs[:1]
+                    summary.outputs = matches.outputs
         _print_scores(summary, matches, computing.as_json)
 
 
@@ -377,7 +385,7 @@ def _print_scores(summary: ScoreSummary, matches: MatchSummary | None, as_json: 
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
-    """Returns the lines of a report on the agreement with labels, and between each two kinds of scores."""
+    """Returns lines on the agreement of the scores with labels, with gold scores, and with each other."""
     if report is None:
         return []
     lines = []

@@ -27,7 +27,7 @@ def default(
 ) -> None:
     """Sizes of what is in the home folder, and what of it can be deleted."""
     if context.invoked_subcommand is not None:
-        # Options before the command are passed on to it.
+        # Options before the subcommand are passed on to it.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
         return
     place = options.prepare(home)

@@ -165,14 +165,14 @@ class FileOptions:
         str | None, Option(metavar="NAME", help="The sheet of a workbook. [the longest]")
     ] = None
 
-    def of(self, source: str) -> tuple[str, Self]:
-        """Returns the path of a file, and how it is read.
+    def parse(self, source: str) -> tuple[str, Self]:
+        """Returns a source without the settings in its name, and these options with those settings.
 
-        Options in its name take precedence: FILE?columns=A,B&encoding=NAME.
+        The settings, as in FILE?columns=A,B&encoding=NAME, take precedence over the options.
         """
         data = DataName.parse(source)
         if data.objective is not None:
-            # The equals sign belongs to a URL.
+            # NAME=OBJECTIVE is for training only, so the equals sign is part of a URL.
             return source, self
         settings = {}
         for field in fields(self):
@@ -187,18 +187,22 @@ class FileOptions:
         """Whether any of the options is used."""
         return self != type(self)()
 
-    def named(self, name: str) -> str:
+    def with_options(self, name: str) -> str:
         """Returns the name of data unchanged, or with these options if any of them is used."""
         if self.are_given:
-            return self.data(name)
+            return self.data_name(name)
         return name
 
-    def data(self, name: str, option: str = "--data") -> str:
-        """Returns names of data with absolute paths and with these options, unless the names have their own.
+    def data_name(self, name: str, option: str = "--data") -> str:
+        """Returns a name of data with absolute paths and these options. Settings in the name take precedence.
 
         The paths are absolute because a run or a sweep may be resumed from another folder.
 
-        Raises InputError if options are used without a file.
+        Args:
+            option: the option that names a file, for the error.
+
+        Raises:
+            InputError: options are used without a file.
         """
         settings = asdict(self)
         for key, value in settings.items():
@@ -235,20 +239,23 @@ class Pipe:
     def files(
         self, source: str, output: str, as_json: bool, lines: bool = False
     ) -> Iterator[tuple[str, str]]:
-        """Yields the names of the input and the output file. If OUT is -, the output file is printed at the end."""
+        """Yields the names of the input and the output file. If OUT is -, the output file is printed at the end.
+
+        ``lines`` is the argument of `input_file`.
+        """
         if output != PIPE:
             if self.format is not None:
                 raise InputError(
                     "--format is for standard output, OUT -; the ending of a file states its format"
                 )
-            with received(source, lines) as path:
+            with input_file(source, lines) as path:
                 yield path, output
             return
         if as_json:
             raise InputError("--json and OUT - both print to standard output; choose one")
         stdout = sys.stdout
         with (
-            received(source, lines) as path,
+            input_file(source, lines) as path,
             tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder,
         ):
             result = Path(folder) / f"output.{(self.format or 'jsonl').removeprefix('.')}"
@@ -265,7 +272,7 @@ class Pipe:
 
 
 @contextmanager
-def received(source: str, lines: bool = False) -> Iterator[str]:
+def input_file(source: str, lines: bool = False) -> Iterator[str]:
     """Yields the name of a file. For ``-`` it is a temporary file with the content of standard input.
 
     Args:
@@ -282,8 +289,10 @@ def received(source: str, lines: bool = False) -> Iterator[str]:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         with path.open("rb") as file:
+            # A byte order mark and blank space may come before the first sign.
             is_text = not file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(PACKED)
         if lines and is_text:
+            # A .txt file is read as one sentence per line.
             path = path.rename(path.with_suffix(".txt"))
         yield str(path)
 
@@ -351,11 +360,12 @@ def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluste
     check_engine(engine)
     if address and engine != "ray":
         raise InputError("--address is an option of --engine ray")
+    if engine == "local":
+        return None
+    # Without an address, $SBERT_RAY decides.
     settings = Settings.gather(home=home, ray=address)
     if engine == "ray" and not settings.ray:
         settings = settings.model_copy(update={"ray": "local"})
-    if engine == "local":
-        return None
     return RayCluster.of(settings)
 
 
@@ -386,14 +396,15 @@ def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | No
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
     """Opens the sentences of a file, or of a data set by name."""
-    source, file = file.of(source)
+    source, file = file.parse(source)
     if not Path(source).is_file():
-        return Corpus.from_data(file.data(source, "IN"), home)
-    if file.columns is not None and len(split_names(file.columns)) > 1:
-        return Corpus.from_dataset(load_data(file.data(source), home))
+        return Corpus.from_data(file.data_name(source, "IN"), home)
+    has_pairs = file.columns is not None and len(split_names(file.columns)) > 1
+    if has_pairs:
+        return Corpus.from_dataset(load_data(file.data_name(source), home))
     return Corpus.from_file(source, file.columns, file.encoding, sheet=file.sheet)
 
 
 def embed(corpus: Corpus, encoder: VectorModel, home: Path, bar: ProgressBar) -> EmbeddedCorpus:
-    """Returns the vectors of a corpus, which are cached in the home folder."""
+    """Returns a corpus with its vectors, which are cached in the home folder."""
     return encode(corpus, encoder, DiskCache(home / "cache"), Watch.of(bar))

@@ -49,7 +49,7 @@ def default(
     if context.invoked_subcommand is None:
         list_runs(home=home, as_json=as_json)
     else:
-        # Options before the command are passed on to it.
+        # Options before the subcommand are passed on to it.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 
@@ -68,7 +68,8 @@ def list_runs(
     lines = [_line(run) for run in stored]
     if not lines:
         lines = ["no runs yet: start one with train, or on the Train page"]
-    if len(stored) == limit < store.count():
+    is_cut = len(stored) == limit and limit < store.count()
+    if is_cut:
         lines.append(f"{store.count():,} runs in all; older ones: --cursor {stored[-1].id}")
     print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
 
@@ -81,7 +82,7 @@ def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json
     if run.record.reason:
         lines.append(f"reason: {run.record.reason}")
     for name, value in run.config.to_dict().items():
-        # Settings of other objectives have no effect.
+        # A setting that belongs to other objectives has no effect. One without objectives belongs to all.
         has_effect = run.config.objective in (SETTINGS[name].objectives or OBJECTIVES)
         if has_effect and value not in (None, ""):
             lines.append(f"  {name:28}{value}")
@@ -231,21 +232,22 @@ def worker(
     if once is None:
         cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
         if cluster is not None and not idle_seconds:
-            # If the cluster does not answer, the person who types this learns it at once.
+            # The person who types the command learns at once whether the cluster answers. With
+            # --idle-seconds, a worker connects when there is a run.
             cluster.connect()
         run_worker(place, device, idle_seconds or math.inf, cluster)
         return
     with clean_stdout():
-        once = find_run(once, place)
-        state = run_once(place, device, once)
+        run_id = find_run(once, place)
+        state = run_once(place, device, run_id)
     if state == State.STOPPED:
-        raise StoppedError(f"{once}; the same command resumes it")
+        raise StoppedError(f"{run_id}; the same command resumes it")
     code, hint = OUTCOMES[state]
-    print(f"{once}: {state}{hint}", file=sys.stderr if code else sys.stdout)
+    print(f"{run_id}: {state}{hint}", file=sys.stderr if code else sys.stdout)
     raise typer.Exit(code)
 
 
-# The exit code and a hint. 75 is EX_TEMPFAIL of sysexits.h: try again later.
+# The exit code of ``worker --once``, and a hint. 75 is EX_TEMPFAIL of sysexits.h: try again later.
 OUTCOMES = {
     State.FINISHED: (0, ""),
     State.FAILED: (1, "; `runs show` has the reason"),

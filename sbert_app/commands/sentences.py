@@ -102,7 +102,7 @@ def search(
     # Checked first, so that a mistake is reported before the model is loaded.
     check_query(query, k)
     with (
-        options.received(source, lines=True) as path,
+        options.input_file(source, lines=True) as path,
         clean_stdout(),
         ProgressBar("encoding", "sentences") as bar,
     ):
@@ -159,7 +159,7 @@ def cluster(
     place = computing.prepare()
     settings = ClusterSettings(method, smallest, min_cosine, clusters)
     with (
-        options.received(source, lines=True) as path,
+        options.input_file(source, lines=True) as path,
         clean_stdout(),
         ProgressBar("encoding", "sentences") as bar,
     ):
@@ -167,12 +167,14 @@ def cluster(
             check_output(output, WRITERS, Path(path))
         corpus = options.open_corpus(path, file, place)
         space = options.embed(corpus, options.load_encoder(model, computing), place, bar)
+        # The next stages do not count sentences.
         bar.unit = ""
         cache = DiskCache(place / "cache")
         labels = group(space, settings, cache, place, Watch(bar.stage), keep_unknown=keep_unknown)
         summaries = describe_clusters(space, labels)
         if output is not None:
             save_table(output, label_columns(corpus, summaries))
+    # Number 0 has the sentences that belong to no cluster.
     count = format_count(sum(summary.number > 0 for summary in summaries), "cluster")
     lines = [f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"]
     lines.append("cluster  sentences  keywords")
@@ -189,7 +191,7 @@ def cluster(
             }
         )
         words = ", ".join(summary.keywords[:4])
-        example = "".join(typical[:1])
+        example = typical[0] if typical else ""
         lines.append(
             f"{summary.number or 'none':>7}  {len(summary.rows):>9,}  {words:40}  {example}".rstrip()
         )
@@ -244,14 +246,14 @@ def export(
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
 
     home = computing.prepare()
-    source, file = file.of(source)
+    source, file = file.parse(source)
     clustering = ClusterSettings(HDBSCAN)
     if clusters:
         clustering = ClusterSettings(K_MEANS, num_clusters=clusters)
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
     with (
-        options.received(source, lines=file.columns is None) as path,
+        options.input_file(source, lines=file.columns is None) as path,
         clean_stdout(),
         ProgressBar("preparing") as bar,
     ):
@@ -262,11 +264,13 @@ def export(
         embedded = encode(corpus, encoder, None, watch.stage("Encoding"), home / "vectors")
         labels = group(embedded, clustering, cache, home, watch, limits)
         groups = describe_clusters(embedded, labels)
-        by_umap = export_atlas(embedded, groups, output, MapSettings(), cache, home, limits, watch)
+        num_drawn = export_atlas(
+            embedded, groups, output, MapSettings(), cache, home, limits, watch
+        )
     command = f"embedding-atlas {shlex.quote(str(output))} {OPTIONS}"
     rows = format_count(len(corpus), "row")
-    if by_umap < len(corpus):
-        rows += f", {len(corpus) - by_umap:,} of them placed by their neighbours"
+    if num_drawn < len(corpus):
+        rows += f", {len(corpus) - num_drawn:,} of them placed by their neighbours"
     text = f"{rows} -> {output}. Open it with: {command}"
-    result = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": command}
+    result = {"output": str(output), "rows": len(corpus), "drawn": num_drawn, "command": command}
     print_result(result, computing.as_json, "\n".join([text, *corpus.notes]))

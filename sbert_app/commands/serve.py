@@ -110,7 +110,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
-    # The parameters have the names of the fields of the settings.
+    # The parameters have the names of fields of the settings; `gather` leaves the others out.
     settings = Settings.gather(**locals())
     if settings.ray and find_spec("ray") is None:
         raise InputError(MISSING)
@@ -161,8 +161,9 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
                     raise InputError(
                         f"neither Qt nor GTK is installed: {command} installs Qt"
                     ) from error
+                # The window was closed, which ends the app as Ctrl-C does.
                 raise KeyboardInterrupt
 
-            run(Settings.gather(home=place, host="127.0.0.1", port="0"), show)
+            run(Settings.gather(home=place, host="127.0.0.1", port=0), show)
     except Timeout as error:
         raise InputError("SBERT Lab is open in a window already; close that one first") from error

@@ -66,13 +66,14 @@ def threshold(
     home = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
     with (
-        options.received(data) as source,
+        options.input_file(data) as source,
         clean_stdout(),
         ProgressBar("scoring", "sentences") as bar,
     ):
-        rows = load_data(file.named(source), home, split="test")
+        rows = load_data(file.with_options(source), home, split="test")
 
         def load(other: ModelName) -> Model:
+            # The name contains the pooling.
             return options.load_model(replace(model, model=str(other), pooling=None), computing)
 
         advice = advise(name, rows, load, home, criteria, before, match_from, Watch.of(bar))
@@ -85,5 +86,8 @@ def threshold(
         plot = by_threshold(advice.decision.decision, advice.decision.similarity, name)
         plot.write_html(figure, include_plotlyjs=True)
     answer = advice.to_dict()
-    lines = decision_lines({**answer, "pooling": None})
-    print_result(answer, computing.as_json, "\n".join([lines, advice.carried_sentence]).strip())
+    # The name of the model contains the pooling.
+    text = decision_lines({**answer, "pooling": None})
+    if advice.carried_sentence:
+        text += f"\n{advice.carried_sentence}"
+    print_result(answer, computing.as_json, text)

@@ -76,6 +76,7 @@ def train(
         if value is None:
             del settings[name]
         elif isinstance(value, list):
+            # An option that was given several times is one text in the config.
             settings[name] = SETTINGS[name].joint.join(value)
     place = options.prepare(home, offline)
     store = RunStore(place)
@@ -101,12 +102,12 @@ def train(
         print_result({"id": run_id}, as_json, run_id)
         return
     execute = executor(options.cluster_of(place, engine, address))
-    # Contains the run once it has been loaded. Before that, a signal ends the process at once.
-    running: list[str] = []
+    # Whether the model and the data are loaded. Before that, a signal ends the process at once.
+    has_begun = False
     with (
         clean_stdout(),
         ProgressBar("starting", "steps") as bar,
-        stop_on_signal(lambda: not running) as should_end,
+        stop_on_signal(lambda: not has_begun) as should_end,
     ):
         if resume:
             resume = find_run(resume, place)
@@ -116,8 +117,9 @@ def train(
         run_id = resume or store.create(_config(store, settings), queue=False).id
 
         def show(event: dict[str, Any]) -> None:
+            nonlocal has_begun
             if event.get("state") == State.RUNNING:
-                running.append(run_id)
+                has_begun = True
                 print(f"run {run_id}", file=sys.stderr)
                 for note in event.get("notes", ()):
                     print(note, file=sys.stderr)
@@ -136,8 +138,9 @@ def train(
                 f"{run_id} before its next step; resume it with: train --resume {run_id}"
             ) from None
         except InputError:
-            if not resume and not store.get(run_id).progress.step:
-                # Its data or its base cannot be used, so the new run is useless.
+            is_new = not resume and not store.get(run_id).progress.step
+            if is_new:
+                # Its data or its base cannot be used, so the run is useless.
                 store.delete(run_id)
             raise
     if should_end() and result.status == State.STOPPED:
@@ -215,12 +218,12 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
             continue
         if names_file(settings[key]):
             has_file = True
-            settings[key] = file.data(settings[key])
+            settings[key] = file.data_name(settings[key])
         else:
             settings[key] = absolute_names(settings[key])
     if file.are_given and not has_file:
         # Raises InputError, because the options need a file.
-        file.data("", "--train-data or --eval-data")
+        file.data_name("", "--train-data or --eval-data")
     for key in ("base", "teacher"):
         if key in settings:
             settings[key] = absolute_names(settings[key])
@@ -253,7 +256,9 @@ def _train_seeds(
         print(f"experiment {experiment_id}", file=sys.stderr)
         experiment = run_experiment(experiments, experiment_id, cluster, "train")
     record = experiment.record
-    measure = next((run.progress.measure for run in experiment.runs if run.progress.measure), "")
+    # The runs have the same metric, which a run without an evaluation does not know yet.
+    measures = [run.progress.measure for run in experiment.runs if run.progress.measure]
+    measure = measures[0] if measures else ""
     lines = [f"{experiment.id}: {experiment.state}, {record.name}, seeds {record.by}"]
     result: dict[str, Any] = {
         "id": experiment.id,
@@ -287,10 +292,10 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
         if not figures:
             continue
         for name, metric in RUN_METRICS.items():
-            # Losses have the factor 1.
+            # Losses and diagnostics have the factor 1, and are not printed.
             if metric.factor > 1 and figures.get(name) is not None:
-                value = metric.format(figures[name])
-                lines.append(f"{title:7} {name} {value} at step {figures['step']:,}")
+                text = metric.format(figures[name])
+                lines.append(f"{title:7} {name} {text} at step {figures['step']:,}")
         for dimension, value in (figures.get("by_dimension") or {}).items():
             lines.append(f"{title:7} with {dimension} dimensions {100 * value:.2f}")
     if result.test:

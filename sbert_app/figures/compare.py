@@ -34,16 +34,16 @@ PAIRS = {"title": "pairs", "rangemode": "tozero"}
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
-def condensed(exact: Attribution) -> Attribution:
+def condense(exact: Attribution) -> Attribution:
     """A legible map: longer texts are summed by sentence, and only the parts with the largest sums are kept."""
     starts_a = _starts_of_parts(exact.words_a)
     starts_b = _starts_of_parts(exact.words_b)
-    by_row = np.add.reduceat(exact.matrix, starts_a, axis=0)
-    matrix = np.add.reduceat(by_row, starts_b, axis=1)
+    by_row = np.add.reduceat(exact.matrix, starts_a, axis=0)  # (parts of A, words of B)
+    matrix = np.add.reduceat(by_row, starts_b, axis=1)  # (parts of A, parts of B)
     rows = _largest(matrix.sum(axis=1))
     columns = _largest(matrix.sum(axis=0))
-    parts_a = _joined(exact.words_a, starts_a)
-    parts_b = _joined(exact.words_b, starts_b)
+    parts_a = _join_words(exact.words_a, starts_a)
+    parts_b = _join_words(exact.words_b, starts_b)
     return replace(
         exact,
         words_a=[parts_a[row] for row in rows],
@@ -55,6 +55,7 @@ def condensed(exact: Attribution) -> Attribution:
 def _starts_of_parts(words: Sequence[str]) -> list[int]:
     """The positions at which the parts of a text start: its words, or the sentences of a longer text."""
     starts = [0]
+    # A last word alone is not a sentence.
     for position in range(1, len(words) - 1):
         if words[position - 1].endswith(SENTENCE_ENDS):
             starts.append(position)
@@ -63,7 +64,7 @@ def _starts_of_parts(words: Sequence[str]) -> list[int]:
     return starts
 
 
-def _joined(words: Sequence[str], starts: Sequence[int]) -> list[str]:
+def _join_words(words: Sequence[str], starts: Sequence[int]) -> list[str]:
     """The texts of the parts that start at these positions."""
     parts = []
     for start, end in pairwise([*starts, len(words)]):
@@ -72,16 +73,18 @@ def _joined(words: Sequence[str], starts: Sequence[int]) -> list[str]:
 
 
 def _largest(sums: np.ndarray) -> list[int]:
-    """The positions of the parts with the largest sums, in the order of the text."""
-    return sorted(np.argsort(-np.abs(sums))[:MOST_WORDS].tolist())
+    """The positions of the parts with the largest absolute sums, in the order of the text."""
+    by_size = np.argsort(-np.abs(sums))
+    return sorted(by_size[:MOST_WORDS].tolist())
 
 
 def word_map(exact: Attribution) -> go.Figure:
     """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
     alt = f"Word map: the share of each of {len(exact.words_a)} × {len(exact.words_b)} word pairs in the cosine"
-    parts = condensed(exact)
+    parts = condense(exact)
     words_a = parts.words_a
     words_b = parts.words_b
+    # The colours need a range, even if all contributions are 0.
     bound = max(float(np.abs(parts.matrix).max()), 1e-6)
     colour_bar = {
         "tickvals": [-bound, 0, bound],
@@ -95,6 +98,7 @@ def word_map(exact: Attribution) -> go.Figure:
         "len": 0.5,
         "outlinewidth": 0,
     }
+    # The cells of a larger map are too small for numbers.
     has_numbers = len(words_b) <= 9 and len(words_a) <= 14
     figure = _heatmap(
         parts.matrix,
@@ -120,6 +124,7 @@ def word_map(exact: Attribution) -> go.Figure:
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
     """A heat map of the similarities (N, N) of all sentences."""
     n = len(labels)
+    # The labels of more sentences would make a large figure.
     names = None
     hover = "line %{y} × line %{x}: %{z:.3f}"
     if n <= 150:
@@ -130,7 +135,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     ticks: dict[str, Any] = {"nticks": MOST_NUMBERS}
     if n <= MOST_NUMBERS:
         digits = 2
-        ticks = _word_ticks(labels, 1)
+        ticks = _word_ticks(labels, first=1)
     figure = _heatmap(
         matrix,
         bound=1,
@@ -140,19 +145,22 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
         digits=digits,
         customdata=names,
         colorbar={"thickness": 10, "outlinewidth": 0},
+        # Lines are counted from 1.
         x0=1,
         y0=1,
     )
-    below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
+    title_below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
     alt = f"{title}: every pair of {n} sentences"
-    return apply_style(figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=below, margin_b=44)
+    return apply_style(
+        figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=title_below, margin_b=44
+    )
 
 
 def _label_pairs(rows: Sequence[str], columns: Sequence[str]) -> list[list[list[str]]]:
     """The labels of each cell of a heat map (rows, columns, 2), for its hover text."""
-    below = list(map(short_label, rows))
-    beside = list(map(short_label, columns))
-    return [[[a, b] for b in beside] for a in below]
+    row_labels = list(map(short_label, rows))
+    column_labels = list(map(short_label, columns))
+    return [[[row, column] for column in column_labels] for row in row_labels]
 
 
 def _heatmap(
@@ -166,7 +174,8 @@ def _heatmap(
 ) -> go.Figure:
     """A heat map of rounded values whose colours range from -bound to bound, with ``gap`` pixels between its cells.
 
-    With ``digits`` the cells have numbers. Plotly's own format would have a hyphen as minus sign.
+    Values are rounded to ``decimals``. With ``digits`` the cells show numbers, which are formatted here
+    because Plotly would write a hyphen for the minus sign.
     """
     if digits is not None:
         options["text"] = [[format_number(value, digits) for value in row] for row in values]
@@ -185,6 +194,7 @@ def _heatmap(
 
 
 def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
+    """The labels of an axis, on which the first word is at ``first``."""
     return {
         "tickvals": list(range(first, first + len(words))),
         "ticktext": [short_label(word, 16) for word in words],
@@ -195,13 +205,17 @@ def histogram(report: ScoreReport) -> go.Figure:
     """A histogram of the cosines of a file from zero, or the lowest cosine, with a line at their mean."""
     counts = np.array(report.counts)
     merged = _bins_merged(counts.sum())
-    counts = counts.reshape(-1, merged).sum(1)
-    edges = np.array(report.edges)[::merged]
-    first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
-    left = min(edges[first], 0.0)
-    in_range = edges[:-1] >= left - 1e-9
-    lows = edges[:-1][in_range]
-    highs = edges[1:][in_range]
+    counts = counts.reshape(-1, merged).sum(axis=1)  # (bars,)
+    edges = np.array(report.edges)[::merged]  # (bars + 1,)
+    lows = edges[:-1]
+    highs = edges[1:]
+    # The first bar with a pair; the first of all bars if none has one.
+    lowest_bar = int(np.argmax(counts > 0))
+    left = min(lows[lowest_bar], 0.0)
+    # The tolerance allows for the rounding of the edges.
+    in_range = lows >= left - 1e-9
+    lows = lows[in_range]
+    highs = highs[in_range]
     counts = counts[in_range]
     hover = "cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>"
     bounds = np.stack([lows, highs], axis=1).round(3).tolist()
@@ -228,13 +242,16 @@ def histogram(report: ScoreReport) -> go.Figure:
 
 def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: float) -> go.Figure:
     """Overlaid histograms of the cosines of matches and of other pairs, with a line at the threshold."""
-    counts = np.array(by_label)  # (2, bins)
+    counts = np.array(by_label)  # (2, bins), a bin for each hundredth of the cosine
     merged = 2 * _bins_merged(counts.sum())
-    counts = counts.reshape(2, -1, merged).sum(2)
+    width = merged / 100
+    counts = counts.reshape(2, -1, merged).sum(axis=2)  # (2, bars)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
-    first = min(int(np.flatnonzero(counts.sum(0))[0]), int(np.searchsorted(lows, -1e-9)))
+    # The first bar is at zero, or at the lowest cosine.
+    lowest_bar = int(np.flatnonzero(counts.sum(axis=0))[0])
+    first = min(lowest_bar, int(np.searchsorted(lows, -1e-9)))
     figure = go.Figure()
-    middles = (lows[first:] + merged / 200).round(4).tolist()
+    middles = (lows[first:] + width / 2).round(4).tolist()
     hover = "cosine %{x:.2f}: %{y:,}<extra>%{fullData.name}</extra>"
     for values, name, colour in zip(counts, ("match", "no match"), ("blue", "orange"), strict=True):
         add_bars(
@@ -244,7 +261,7 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
             colour,
             hover,
             name=f"{name} ({values.sum():,})",
-            width=merged / 100,
+            width=width,
             opacity=0.65,
         )
     figure.add_vline(x=threshold, line={"color": PALETTE["grey"], "width": 3})
@@ -268,6 +285,7 @@ def _bins_merged(pairs: int) -> int:
 
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
+    # Many points are smaller and fainter, as they lie on top of each other.
     is_small = len(report.scatter) < 300
     gold, cosines = zip(*report.scatter, strict=True)
     figure = add_scatter(
@@ -293,5 +311,6 @@ def _cosines_from(left: float) -> dict[str, Any]:
 def _titled(
     figure: go.Figure, title: str, x: dict[str, Any], y: dict[str, Any], **style: Any
 ) -> go.Figure:
-    above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
-    return apply_style(figure, 300, x=x, y=y, title=above, margin_t=64, **style)
+    """Applies the style to a figure, with a title above it. Returns the figure."""
+    title_above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
+    return apply_style(figure, 300, x=x, y=y, title=title_above, margin_t=64, **style)

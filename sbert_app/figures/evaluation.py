@@ -86,7 +86,7 @@ class Point:
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """The Pareto-optimal points, from slow to fast: no other one is better and as fast, or faster and as good.
+    """The Pareto-optimal points, from slow to fast: no other point is better and as fast, or faster and as good.
 
     Speeds that differ by less than ``SPEED_NOISE`` count as equal.
     """
@@ -126,7 +126,7 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
         }
         if key == PAPER:
             marker["marker_line_width"] = 2
-        # An entry of the legend for the group, whose models have several colours.
+        # A trace without points, for the legend: the group has one entry, but several colours.
         add_scatter(figure, [None], [None], "grey", mode="markers", name=name, **marker)
         marker["marker_color"] = [PALETTE[point.colour] for point in group]
         add_scatter(
@@ -158,20 +158,23 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
 
 def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float, float]) -> None:
     """Labels each point at the first of LABEL_POSITIONS where it overlaps no point and no earlier label."""
+    plot_width, plot_height = PLOT_SIZE
+    left_end, right_end = x_range
     qualities = [point.quality for point in points] or [0.0]
     lowest = min(qualities)
-    height = max(qualities) - lowest or 1.0
-    # Positions and boxes are in pixels.
-    places = {}
-    placed = []
+    # Points of equal quality span no height, and all lie at the bottom.
+    span = max(qualities) - lowest or 1.0
+    # Positions and boxes are in pixels from the lower left corner.
+    positions = {}
+    occupied = []
     for point in points:
-        x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
-        y = PLOT_SIZE[1] * (point.quality - lowest) / height
-        places[point] = (x, y)
-        placed.append((x - 6, y - 6, x + 6, y + 6))
-    # The best models come first, and those of the paper last.
+        x = plot_width * (log10(point.speed) - left_end) / (right_end - left_end)
+        y = plot_height * (point.quality - lowest) / span
+        positions[point] = (x, y)
+        occupied.append((x - 6, y - 6, x + 6, y + 6))
+    # The best models are labelled first, and the points of the paper last.
     for point in sorted(points, key=lambda point: (point.group == PAPER, -point.quality)):
-        x, y = places[point]
+        x, y = positions[point]
         label = short_label(point.label, 34)
         width = LETTER_WIDTH * len(label)
         boxes = {}
@@ -180,11 +183,11 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
             left = x + 8 if anchor == "left" else x - 8 - width
             box = (left, y + offset - 6, left + width, y + offset + 6)
             boxes[anchor, offset] = box
-            if not any(_overlap(box, other) for other in placed):
+            if not any(_overlap(box, other) for other in occupied):
                 free.append((anchor, offset))
         # A label that fits nowhere has the first position.
         anchor, offset = free[0] if free else LABEL_POSITIONS[0]
-        placed.append(boxes[anchor, offset])
+        occupied.append(boxes[anchor, offset])
         figure.add_annotation(
             x=log10(point.speed),
             y=point.quality,
@@ -208,6 +211,7 @@ def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
     hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
     colours = ("blue", "orange", "vermillion")
     for (label, values), colour in zip(by_label.items(), colours, strict=False):
+        # Similarities outside of the bins count in the bins at the ends.
         clipped = np.clip(values, SIMILARITY_BINS[0], SIMILARITY_BINS[-1])
         counts, _ = np.histogram(clipped, bins=SIMILARITY_BINS)
         shares = (counts / max(len(values), 1)).round(5).tolist()
@@ -245,6 +249,7 @@ def quality_and_size(table: CostTable) -> go.Figure:
             customdata=[[cell.dimension, cell.milliseconds] for cell in cells],
         )
     sizes = [cell.bytes for cell in table.cells]
+    # The powers of two within the sizes, and just outside.
     powers = [2**exponent for exponent in range(2, 14)]
     ticks = [power for power in powers if min(sizes) / 1.5 <= power <= 1.5 * max(sizes)]
     size = {
@@ -268,7 +273,7 @@ def reliability(
     """
     figure = add_scatter(go.Figure(), [0, 5], [0, 5], "grey", line_dash="dot", line_width=1)
     predicted, gold, counts = zip(*bins, strict=True)
-    (colour,) = model_colours([model.name])
+    [colour] = model_colours([model.name])
     hover = "“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>"
     add_scatter(
         figure, predicted, gold, colour, hover, "lines+markers", marker_size=9, customdata=counts
@@ -282,19 +287,22 @@ def reliability(
 def precision_recall(
     decision: Decision, names: dict[str, str], models: Sequence[ModelDecision] = ()
 ) -> go.Figure:
-    """The curve of all pairs, and each choice with its intervals. ``names`` are the names of the criteria.
+    """The curve of all pairs, and each choice with its intervals.
 
-    ``models`` are the decisions of several models on the same pairs, including ``decision``.
+    Args:
+        names: the criteria in words.
+        models: if there are curves of several models, their decisions on the same pairs, including
+            ``decision``.
     """
     figure = go.Figure()
     colours = model_colours([model.model.name for model in models])
     curves = []
     for model, colour in zip(models, colours, strict=True):
         curves.append((model.label, model.on_data.decision, colour))
-    at = "precision %{y:.1%}, recall %{x:.1%}"
+    rates = "precision %{y:.1%}, recall %{x:.1%}"
     for name, other, colour in curves or [("all pairs", decision, "blue")]:
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
-        hover = f"from %{{customdata:.3f}}: {at}<extra>%{{fullData.name}}</extra>"
+        hover = f"from %{{customdata:.3f}}: {rates}<extra>%{{fullData.name}}</extra>"
         add_scatter(
             figure,
             recall,
@@ -306,13 +314,13 @@ def precision_recall(
             customdata=thresholds,
             line_width=2 if other is decision else 1.5,
         )
-    for choice, symbol, _ in _reached(decision):
+    for choice, symbol, _ in _marked_choices(decision):
         add_scatter(
             figure,
             [choice.recall.value],
             [choice.precision.value],
             THRESHOLD,
-            hover=f"from {choice.threshold.value:.3f} on: {at}<extra></extra>",
+            hover=f"from {choice.threshold.value:.3f} on: {rates}<extra></extra>",
             mode="markers",
             name=names.get(choice.criterion, choice.criterion),
             marker_size=11,
@@ -350,7 +358,7 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
     for p, r in zip(precision, recall, strict=True):
         f1.append(2 * p * r / (p + r) if p + r else 0.0)
     figure = go.Figure()
-    (colour,) = model_colours([model.name])
+    [colour] = model_colours([model.name])
     for name, values, dash in (
         ("precision", precision, "solid"),
         ("recall", recall, "dash"),
@@ -358,7 +366,7 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
     ):
         hover = f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>"
         add_scatter(figure, thresholds, values, colour, hover, name=name, line_dash=dash)
-    for choice, _, dash in _reached(decision):
+    for choice, _, dash in _marked_choices(decision):
         line = {"color": PALETTE[THRESHOLD], "width": 2, "dash": dash}
         threshold = choice.threshold.value
         figure.add_vline(x=threshold, line=line, annotation_text=f"{threshold:.3f}")
@@ -369,7 +377,7 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
     )
 
 
-def _reached(decision: Decision) -> list[tuple[Choice, str, str]]:
-    """The choices that a threshold fulfils, each with its symbol and its dash."""
+def _marked_choices(decision: Decision) -> list[tuple[Choice, str, str]]:
+    """The choices for which there is a threshold, each with its symbol and its dash."""
     marked = zip(decision.choices, THRESHOLD_MARKS, strict=False)
     return [(choice, symbol, dash) for choice, (symbol, dash) in marked if choice.exists]

@@ -116,7 +116,7 @@ Colouring = Labels | Scale | None
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
-    """Lines between the points of pairs, rows (P, 2). Faint lines are hidden until they are selected in the legend."""
+    """Lines between the points of pairs, rows (P, 2). Lines that are not strong are at first hidden."""
 
     title: str
     rows: np.ndarray
@@ -192,7 +192,7 @@ def map_figure(data: MapData) -> go.Figure:
         }
         left, right = (short_label(title, 60) for title in data.titles)
         figure.add_annotation(text=left, x=0.0, xanchor="left", **place)
-        # It is lower, as on a phone both titles are wider than half of the figure.
+        # The right title is lower, because on a phone each is wider than half of the figure.
         figure.add_annotation(text=right, x=1.0, xanchor="right", yshift=-16, **place)
     if isinstance(data.colouring, Scale):
         title = {"text": short_label(data.colouring.title, 24), "side": "right"}
@@ -224,8 +224,10 @@ def _legend(data: MapData) -> dict[str, Any]:
 
 
 def _domain(panel: int, panels: int) -> list[float]:
-    """The left and right end of a panel, as shares of the width."""
-    return [panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)]
+    """The left and the right end of one of ``panels`` panels, as shares of the width. Two panels have a gap."""
+    if panels == 1:
+        return [0.0, 1.0]
+    return [0.0, 0.49] if panel == 0 else [0.51, 1.0]
 
 
 def _add_axes(figure: go.Figure, data: MapData) -> None:
@@ -233,8 +235,10 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
     points = np.concatenate(data.maps)
     low = points.min(axis=0)
     high = points.max(axis=0)
+    # If all points have the same coordinate, its range is not empty either.
     edge = EDGE * np.where(high > low, high - low, 1)
     horizontal, vertical = np.stack([low - edge, high + edge], axis=1).tolist()
+    # assets/explore.js compares the visible range with this one.
     figure.update_layout(meta={**figure.layout.meta, "span": horizontal[1] - horizontal[0]})
     hidden = {"visible": False, "showgrid": False}
     annotations = []
@@ -284,18 +288,20 @@ def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
     for group in np.argsort(-sizes, kind="stable").tolist():
         if sizes[group] and labels.names[group] and not labels.is_rest(group):
             members = points[labels.groups == group]
+            # The distance from the median, summed over the axes.
             distances = np.abs(members - np.median(members, axis=0)).sum(axis=1)
             names.append(Name(members[distances.argmin()].tolist(), labels.names[group], depth))
     return names
 
 
 def _traces(data: MapData, panel: int) -> list[Any]:
+    """The lines and the points of one map; if points have labels, a trace for each group."""
     points = data.maps[panel]
     colouring = data.colouring
     lines = HOVER_LINES if len(points) <= MANY_POINTS else 1
     texts = np.array([hover_text(sentence, lines) for sentence in data.sentences], dtype=object)
     rows_of_points = np.arange(len(points)) if data.rows is None else data.rows
-    custom = rows_of_points.astype(np.int32)
+    customdata = rows_of_points.astype(np.int32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
     if points.shape[1] == 3:
         size *= 0.6
@@ -304,6 +310,7 @@ def _traces(data: MapData, panel: int) -> list[Any]:
     trace_type = _trace_type(data)
 
     def add(rows: Any, marker: dict[str, Any], **options: Any) -> None:
+        # Scatter3d has no selection.
         if trace_type is not go.Scatter3d:
             options["unselected"] = {"marker": {"opacity": FADED}}
         trace = trace_type(
@@ -312,7 +319,7 @@ def _traces(data: MapData, panel: int) -> list[Any]:
             marker=common | marker,
             text=texts[rows].tolist(),
             hovertemplate="%{text}<extra></extra>",
-            customdata=custom[rows],
+            customdata=customdata[rows],
             **options,
         )
         traces.append(trace)
@@ -330,12 +337,13 @@ def _traces(data: MapData, panel: int) -> list[Any]:
     marker: dict[str, Any] = {"color": PALETTE["blue"]}
     if isinstance(colouring, Scale):
         marker = {"color": colouring.values, "coloraxis": "coloraxis"}
-    add(slice(None), marker, name="sentences", showlegend=False)
+    every_row = slice(None)
+    add(every_row, marker, name="sentences", showlegend=False)
     return traces
 
 
 def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
-    """Draws all lines as one trace: start, end, NaN, start, end, NaN, …"""
+    """The lines of all pairs as one trace: start, end, NaN, start, end, NaN, …"""
     ends = data.maps[panel][lines.rows]  # (P, 2, d)
     gapped = np.pad(ends, ((0, 0), (0, 1), (0, 0)), constant_values=np.nan)  # (P, 3, d)
     points = gapped.reshape(-1, gapped.shape[2])  # (3P, d)
@@ -361,6 +369,7 @@ def _trace_type(data: MapData) -> type:
 
 def _coordinates(points: np.ndarray, panel: int) -> dict[str, object]:
     """The coordinates of a trace, and the axes or the scene of its panel."""
+    # Points in 2-D have no z.
     coordinates: dict[str, object] = dict(zip("xyz", points.T, strict=False))
     if panel and points.shape[1] == 3:
         coordinates["scene"] = "scene2"
@@ -394,18 +403,19 @@ def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
 def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> Labels:
     """Groups points by label. If there are more than ``limit`` groups, the smallest are merged into OTHER."""
     counts = Counter(values)
-    ranked = [name for name, _ in counts.most_common() if name != BLANK]
-    numbers = _as_numbers(ranked)
-    if len(ranked) > limit:
-        ranked = [*ranked[: limit - 1], OTHER]
+    names = [name for name, _ in counts.most_common() if name != BLANK]
+    numbers = _as_numbers(names)
+    if len(names) > limit:
+        names = [*names[: limit - 1], OTHER]
     elif numbers is not None and np.isfinite(numbers).all():
-        ranked = [ranked[place] for place in np.argsort(numbers, kind="stable")]
+        names = [names[position] for position in np.argsort(numbers, kind="stable")]
     if BLANK in counts:
-        ranked.append(BLANK)
-    group_of = {name: group for group, name in enumerate(ranked)}
+        names.append(BLANK)
+    group_of = {name: group for group, name in enumerate(names)}
+    # Only if there is OTHER, some values have no group of their own.
     other = group_of.get(OTHER, 0)
     groups = np.array([group_of.get(value, other) for value in values], dtype=np.int32)
-    return Labels(title, ranked, groups)
+    return Labels(title, names, groups)
 
 
 def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:

@@ -77,6 +77,7 @@ def model_colours(models: Sequence[str]) -> list[str]:
         others = OTHER_COLOURS[start:] + OTHER_COLOURS[:start]
         candidates = [MODEL_COLOURS.get(model, others[0]), *others, *PALETTE]
         free = [colour for colour in candidates if colour not in colours]
+        # More models than the palette has colours share colours.
         colours.append(free[0] if free else others[0])
     return colours
 
@@ -118,16 +119,16 @@ def add_scatter(
 
     Without a ``hover`` text nothing is shown under the mouse.
     """
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "line_color": PALETTE[colour],
         "line_width": 2,
         "marker_color": PALETTE[colour],
     }
     if hover:
-        usual["hovertemplate"] = hover
+        defaults["hovertemplate"] = hover
     else:
-        usual["hoverinfo"] = "skip"
-    return figure.add_scatter(x=x, y=y, mode=mode, **(usual | options))
+        defaults["hoverinfo"] = "skip"
+    return figure.add_scatter(x=x, y=y, mode=mode, **(defaults | options))
 
 
 def add_bars(

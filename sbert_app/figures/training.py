@@ -64,21 +64,23 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
     """The metric of the first run over the steps. Runs with other metrics are left out; the loss has its own figure."""
     metrics = [curve.measure for curve in curves if curve.measure not in (None, "loss")]
     metric = metrics[0] if metrics else "spearman"
-    title, factor, _ = RUN_METRICS[metric]
+    title = RUN_METRICS[metric].label
+    factor = RUN_METRICS[metric].factor
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
         steps, values = _points(curve.events, "eval", metric)
         scaled = [value * factor for value in values]
         yield _line(curve, steps, scaled, f"{title} %{{y:.2f}}", mode="lines+markers")
 
+    # None: a run that was not evaluated yet.
     comparable = [curve for curve in curves if curve.measure in (None, metric)]
     figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
     values = list(chain.from_iterable(trace.y for trace in figure.data))
     if values and factor == PERCENT:
-        # A wider range, so that a change of half a point does not look like a cliff.
+        # The range is not small, so that a change of half a point does not look like a cliff.
         middle = (min(values) + max(values)) / 2
-        half = max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
-        figure.update_yaxes(range=[middle - half, middle + half])
+        span = max(1.1 * (max(values) - min(values)), LEAST_SPAN)
+        figure.update_yaxes(range=[middle - span / 2, middle + span / 2])
     return figure
 
 
@@ -93,9 +95,10 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
             by_data = event.get("loss_by_data") or {}
             names |= dict.fromkeys(by_data)
             events.append(event | by_data)
+        # Without data sets that have objectives of their own, there is one loss.
         for dash, name in zip(cycle(DASHES), names or ["loss"]):
             steps, values = _points(events, "train", name)
-            yield _line(curve, steps, values, None, opacity=0.25, line_width=1)
+            yield _line(curve, steps, values, hover=None, opacity=0.25, line_width=1)
             of_data = f" of {short_label(name, 40)}" if names else ""
             hover = f"training loss{of_data} %{{y:.4f}}"
             yield _line(curve, steps, _running_means(values), hover, line_dash=dash)
@@ -160,9 +163,10 @@ def _figure(
     traces: Callable[[Curve], Iterator[go.Scatter]],
     height: int,
 ) -> go.Figure:
+    """A figure over the steps with the traces of all curves, each of which has one entry in the legend."""
     lines = list(chain.from_iterable(map(traces, curves)))
-    # A run has several traces, but one entry in the legend, for the first trace that is not faint.
     names = dict.fromkeys(trace.name for trace in lines)
+    # The entry of a run is for its first trace that is not faint.
     listed = set()
     for trace in lines:
         is_first = trace.opacity == 1.0 and trace.name not in listed
@@ -171,6 +175,7 @@ def _figure(
         trace.update(showlegend=is_first, legendgroup=trace.name)
     alt = f"{title} over the steps: {', '.join(map(str, names))}"
     figure = apply_style(go.Figure(lines), height, alt)
+    # The last step of the longest run. Before it is known, the axis has one step.
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
         title={
@@ -201,17 +206,17 @@ def _line(
 ) -> go.Scatter:
     """A trace of a run with a ``hover`` text. ``options`` of go.Scatter replace the defaults."""
     name = short_label(curve.name, 40)
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "mode": "lines",
         "opacity": 1.0,
         "line_color": curve.colour,
         "line_width": 2.2,
     }
     if hover is None:
-        usual["hoverinfo"] = "skip"
+        defaults["hoverinfo"] = "skip"
     else:
-        usual["hovertemplate"] = f"{name}, step %{{x}}: {hover}<extra></extra>"
-    return go.Scatter(x=steps, y=values, name=name, marker_size=6, **(usual | options))
+        defaults["hovertemplate"] = f"{name}, step %{{x}}: {hover}<extra></extra>"
+    return go.Scatter(x=steps, y=values, name=name, marker_size=6, **(defaults | options))
 
 
 def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], list[float]]:
@@ -234,14 +239,14 @@ def dots(
     has a mark too. A variant without any run has no row. ``here_name`` is the legend entry of the
     runs on this machine.
     """
-    summary_here = {row.variant: row.summary for row in here}
+    here_by_variant = {row.variant: row.summary for row in here}
     rows = []
-    own = []
+    summaries_here = []
     for row in shipped or here:
-        summary = summary_here.get(row.variant)
+        summary = here_by_variant.get(row.variant)
         if row.summary or summary:
             rows.append(row)
-            own.append(summary)
+            summaries_here.append(summary)
     figure = go.Figure()
     places = list(range(len(rows)))
 
@@ -274,6 +279,7 @@ def dots(
         texts = []
         for summary in summaries:
             if summary is None:
+                # A row without a mark still has a place in each list.
                 means.append(None)
                 intervals.append((0.0, 0.0, 0.0))
                 texts.append("")
@@ -295,7 +301,7 @@ def dots(
     mark([row.before for row in rows], "before training", tick)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
     mark([row.paper for row in rows], "the paper", ring)
-    mark_means(own, here_name, "diamond", "vermillion", above=False)
+    mark_means(summaries_here, here_name, "diamond", "vermillion", above=False)
     if shipped:
         summaries = [row.summary for row in rows]
         mark_means(summaries, "shipped", "circle", "blue", above=True)

@@ -102,7 +102,10 @@ class ThresholdAnswer(BaseModel):
 
 @dataclass(kw_only=True)
 class ScoredFile(ScoreSummary):
-    """The summary of a scored file, and the file itself; ``file.url`` is its address."""
+    """The summary of a scored file, and the file itself; ``file.url`` is its address.
+
+    The dataclasses of the summary are JSON objects here.
+    """
 
     columns: Json  # type: ignore[assignment]
     report: Json | None  # type: ignore[assignment]

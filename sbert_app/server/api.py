@@ -64,7 +64,7 @@ def add_endpoint(
     """
 
     async def answer(body: endpoint.body, request: Request) -> Response:  # type: ignore[name-defined]
-        async with _watched(request) as should_stop:
+        async with _watch_client(request) as should_stop:
             call = Call(services, visitor_of(request), should_stop, files_at(request, services))
             return Response(await endpoint.run_json(call, body), media_type="application/json")
 
@@ -82,7 +82,7 @@ def add_endpoint(
 
 
 @asynccontextmanager
-async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
+async def _watch_client(request: Request) -> AsyncIterator[Callable[[], bool]]:
     """Yields a function that says whether the client has disconnected or the app is ending."""
     has_gone = threading.Event()
 
@@ -94,11 +94,11 @@ async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
     def should_stop() -> bool:
         return has_gone.is_set() or is_ending.is_set()
 
-    watching = asyncio.create_task(watch())
+    watcher = asyncio.create_task(watch())
     try:
         yield should_stop
     finally:
-        watching.cancel()
+        watcher.cancel()
 
 
 async def no_answer(request: Request) -> Response:

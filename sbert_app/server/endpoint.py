@@ -75,7 +75,7 @@ class Call:
 
     Attributes:
         visitor: the address that the request came from.
-        should_stop: says whether nobody waits for the answer any more.
+        should_stop: returns whether the answer is not needed any more.
         files: the prefix of the addresses of the app's files; "" where Gradio adds it.
     """
 
@@ -86,7 +86,7 @@ class Call:
 
 
 class Endpoint:
-    """A function of a `Call` and a `Body`; the endpoint has its name.
+    """A function of a `Call` and a `Body`. The name of the function is the name of the endpoint.
 
     Args:
         function: its annotations are the types of the body and of the answer, and its docstring is
@@ -108,7 +108,8 @@ class Endpoint:
         self.answer: TypeAdapter[Any] = TypeAdapter(self.answer_type)
         self.threads = CapacityLimiter(threads)
         self.quota = Quota(at_once)
-        # A lock for each visitor whose request waits or is computed.
+        # A lock for each visitor whose request waits or is computed. It disappears with the last of
+        # these requests.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, call: Call, body: Body) -> Any:
@@ -116,7 +117,7 @@ class Endpoint:
 
         Raises:
             TooManyRequestsError: the visitor has too many requests under way.
-            StoppedError: nobody waits for the answer any more.
+            StoppedError: the answer is not needed any more.
             InternalError: a fault of the app.
             UserFacingError: an error of the function that the user can mend.
         """
@@ -154,7 +155,7 @@ class Endpoint:
 
 
 def files_at(request: Request, services: Services) -> str:
-    """Returns the prefix of the addresses of the app's files: the path of a file follows it."""
+    """Returns the prefix of the addresses of the app's files. The address of a file is the prefix and the path."""
     base = str(request.base_url).rstrip("/")
     return f"{base}{services.settings.root_path}/gradio_api/file="
 

@@ -183,14 +183,15 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
         body.keep_unknown,
         Watch(should_stop=call.should_stop),
     )
-    read: dict[str, Any] = {}
+    token_usage: dict[str, Any] = {}
     if result.kind == RETRIEVAL:
-        read = usage_of_search(result.models, *result.texts)
+        queries, documents = result.texts
+        token_usage = usage_of_search(result.models, queries, documents)
     elif result.texts:
-        read = usage_of_rows(result.models[0], result.texts)
+        token_usage = usage_of_rows(result.models[0], result.texts)
     # An undefined correlation becomes null.
     figures = {"model": body.model, "data": body.data, **result.figures, "notes": result.notes}
-    return Evaluation(**json_values(figures), **read)
+    return Evaluation(**json_values(figures), **token_usage)
 
 
 class ThresholdBody(Body):
@@ -210,7 +211,9 @@ def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
     """Find the similarity from which on two texts match, for any model, and what an old threshold becomes."""
     services = call.services
     home = services.settings.home
-    rows = load_data(services.access.check_data(body.data), home, split="test")
+    data = services.access.check_data(body.data)
+    # A name without a split stands for its test split.
+    rows = load_data(data, home, split="test")
     was = ModelThreshold.parse(body.was) if body.was else None
     load = partial(services.models.get, type_=Model)
     criteria = (f"{PRECISION}={body.precision:g}", BEST_F1)
@@ -265,7 +268,7 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     cross_encoder = None
     if body.cross_encoder not in ("", "none"):
         cross_encoder = body.cross_encoder
-    task = ScoreRequest(
+    request = ScoreRequest(
         source=path,
         columns=columns,
         model=body.model,
@@ -276,16 +279,19 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
         keep_unknown=body.keep_unknown,
         read_as=body.read_as,
     )
-    if task.columns is None:
+    if columns is None:
         # A question about the columns is asked at once; otherwise the job would fail with it.
         open_table(path, body.encoding or None).reading.check()
-    job, summary = services.scoring.run(task, call.visitor, body.encoding)
+    job, summary = services.scoring.run(request, call.visitor, body.encoding)
     answer = summary.to_dict()
+    # The visitor learns the names of the files, and not the folder on this machine.
     answer["outputs"] = [Path(output).name for output in summary.outputs]
+    # The first output has the format that was asked for.
     scored = Path(summary.outputs[0])
     if criterion:
         matches = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
         outputs = [Path(output) for output in matches.outputs]
+        # The file with the column match replaces the one without it.
         scored = next(output for output in outputs if output.suffix == ending)
         figures = asdict(matches)
         figures["outputs"] = [output.name for output in outputs]
@@ -310,16 +316,17 @@ def _state(run: Run) -> RunState:
 
 
 def _field_of_run(name: str, field: FieldInfo) -> tuple[Any, FieldInfo]:
-    """Returns the field of a body for a field of `RunConfig`, described in a sentence."""
+    """Returns the type and the definition of a body's field for a field of `RunConfig`."""
     setting = SETTINGS[name]
-    own = copy(field)
-    own.description = setting.sentence()
+    body_field = copy(field)
+    body_field.description = setting.sentence()
     if setting.allowed:
-        own.description += f"; {', '.join(setting.allowed)}."
-    own.json_schema_extra = None
+        body_field.description += f"; {', '.join(setting.allowed)}."
+    # The metadata of `RunConfig` is for forms and commands.
+    body_field.json_schema_extra = None
     if name == "objective":
-        own.default = "regression"
-    return field.annotation, own
+        body_field.default = "regression"
+    return field.annotation, body_field
 
 
 StartRunBody = create_model(
@@ -334,6 +341,7 @@ def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid
     services = call.services
     settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
+    # Raises InputError if the run could not begin, so that it is not queued.
     estimate_run(config, services.jobs.store)
     return _state(services.jobs.start(config, call.visitor))
 
@@ -411,6 +419,7 @@ def project(call: Call, body: ProjectBody) -> Projection:
     settings = MapSettings(body.dimensions, body.neighbours, body.min_dist, body.seed)
     name = ModelName.parse(model).with_pooling(body.pooling)
     corpus_map = compute_map(services.embeddings, key, [name], settings)
+    # One model was asked for, so there is one map.
     embedded = corpus_map.embedded[0]
     encoder = services.models.get(model, VectorModel)
     return Projection(
@@ -448,9 +457,9 @@ def search(call: Call, body: SearchBody) -> SearchHits:
     model = body.model
     pooling = body.pooling
     if body.sentences is None:
-        name = services.access.check_data(body.data)
-        key = services.embeddings.open_data(name)
-        space = services.embeddings.embed(key, model, pooling)
+        data = services.access.check_data(body.data)
+        corpus_key = services.embeddings.open_data(data)
+        space = services.embeddings.embed(corpus_key, model, pooling)
     else:
         # These sentences stay out of the cache of corpora, where they would evict corpora that
         # visitors have open.
@@ -459,12 +468,14 @@ def search(call: Call, body: SearchBody) -> SearchHits:
     query_encoder = services.models.get(model, VectorModel, pooling, "query")
     cross_encoder = services.models.cross_encoder_or_none(body.cross_encoder)
     result = find(space, body.query, query_encoder, body.k, cross_encoder, body.keep_unknown)
+    # The sentences of a data set are not counted.
+    texts = [body.query, *(body.sentences or ())]
     return SearchHits(
         model=space.model,
         pooling=space.pooling,
         data=space.corpus.name,
         **result.to_json(),
-        **usage(space.model, *query_encoder.read_tokens([body.query, *(body.sentences or ())])),
+        **usage(space.model, *query_encoder.read_tokens(texts)),
     )
 
 

@@ -66,6 +66,7 @@ def mistake(errors: Sequence[Any]) -> str:
     error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
     kind = error["type"]
     value = error["input"]
+    # The location is the field and the steps into its value; it is empty for the body itself.
     field, *steps = error["loc"] or ("",)
     if kind == "json_invalid":
         return NO_JSON
@@ -75,6 +76,7 @@ def mistake(errors: Sequence[Any]) -> str:
         return f"{quoted(field)} is not known here; /docs describes the arguments"
     if kind == "missing":
         return f"{field} is missing; /docs describes the arguments"
+    # Positions in lists, counted from 1.
     numbers = [step + 1 for step in steps if isinstance(step, int)]
     place = f"{field}, number {numbers[0]:,}," if numbers else str(field)
     if kind == "value_error":
@@ -88,8 +90,11 @@ def mistake(errors: Sequence[Any]) -> str:
 
 
 async def _answer_to_body(request: Request, error: RequestValidationError) -> JSONResponse:
-    # FastAPI puts "body" before the name of the field.
-    errors = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
+    errors = []
+    for entry in error.errors():
+        # FastAPI puts "body" before the name of the field.
+        _, *location = entry["loc"]
+        errors.append({**entry, "loc": location})
     return error_answer(request.url.path, 400, mistake(errors))
 
 

@@ -77,10 +77,9 @@ class BoundedEvents:
         # The number of open readers. The keys here and below are the path of a page and the id of a
         # session.
         self._readers: Counter[tuple[str, str]] = Counter()
-        # The time of the last event.
-        self._joined: dict[tuple[str, str], float] = {}
-        # The timer that drops unread messages.
-        self._unread: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._last_event: dict[tuple[str, str], float] = {}
+        # The timers that drop unread messages.
+        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
@@ -106,7 +105,8 @@ class BoundedEvents:
             await self.app(scope, replay(body, receive), send)
             return
         key = (scope["path"].removesuffix(JOIN), session)
-        # Noted now, because the page may open its reader before this task has read the answer.
+        # Noted before the event is passed on, too, because the page may open its reader before this
+        # task has the whole answer.
         self._note(key)
         answer = bytearray()
 
@@ -128,17 +128,19 @@ class BoundedEvents:
         """Notes the time of an event of a session."""
         now = time.monotonic()
         oldest = now - UNREAD_SECONDS
-        self._joined = {page: last for page, last in self._joined.items() if last > oldest}
-        self._joined[key] = now
+        entries = self._last_event.items()
+        self._last_event = {earlier: last for earlier, last in entries if last > oldest}
+        self._last_event[key] = now
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = HTTPConnection(scope).query_params.get("session_hash", "")
         key = (scope["path"].removesuffix(READ), session)
-        timer = self._unread.pop(key, None)
+        timer = self._timers.pop(key, None)
         began = time.monotonic()
         # A page may open another reader although the first one has read everything.
-        is_known = began - self._joined.get(key, -UNREAD_SECONDS) < UNREAD_SECONDS
-        if timer is None and not is_known and not self._readers[key]:
+        has_event = began - self._last_event.get(key, -UNREAD_SECONDS) < UNREAD_SECONDS
+        has_reader = self._readers[key] > 0
+        if timer is None and not has_event and not has_reader:
             sentence = "there are no events of this session; reload the page"
             await error_answer(scope["path"], 404, sentence)(scope, receive, send)
             return
@@ -151,24 +153,24 @@ class BoundedEvents:
             self._readers[key] -= 1
             # This removes keys with zero, which Counter would keep.
             self._readers += Counter()
-            if self._joined.get(key, began) > began:
+            if self._last_event.get(key, began) > began:
                 # An event came while this reader was open. If it has not read the answer, the page
                 # opens another one.
                 self._drop_later(scope, key)
 
     def _drop_later(self, scope: Scope, key: tuple[str, str]) -> None:
         """Drops the messages of a session after a while, unless a reader is open or is opened by then."""
-        if not self._readers[key] and key not in self._unread:
+        if not self._readers[key] and key not in self._timers:
             loop = asyncio.get_running_loop()
-            self._unread[key] = loop.call_later(UNREAD_SECONDS, self._drop, scope, key)
+            self._timers[key] = loop.call_later(UNREAD_SECONDS, self._drop, scope, key)
 
     def _drop(self, scope: Scope, key: tuple[str, str]) -> None:
-        del self._unread[key]
-        self._joined.pop(key, None)
-        # asyncio keeps only a weak reference to a task.
-        self._dropping = asyncio.create_task(self._break_off(scope, key))
+        del self._timers[key]
+        self._last_event.pop(key, None)
+        # Kept, because asyncio has only a weak reference to a task.
+        self._dropping = asyncio.create_task(self._discard(scope, key))
 
-    async def _break_off(self, scope: Scope, key: tuple[str, str]) -> None:
+    async def _discard(self, scope: Scope, key: tuple[str, str]) -> None:
         """Makes Gradio drop the messages of a session by a reader that starts and disconnects."""
         page, session = key
 

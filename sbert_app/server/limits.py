@@ -13,6 +13,7 @@ except uploads.
 
 import asyncio
 import json
+import math
 import shutil
 import time
 from contextlib import suppress
@@ -84,9 +85,9 @@ class BodyLimits:
         self.of_folder = of_folder
         # The bytes that each address has uploaded.
         self.uploaded = Quota(UPLOADS_IN_AN_HOUR * of_upload, HOUR)
-        # The size of the folder in bytes, and when it was measured.
+        # The size of the folder in bytes, and the time of its last measurement.
         self._size = 0
-        self._measured = -MEASURE_SECONDS
+        self._measured_at = -math.inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
@@ -119,8 +120,11 @@ class BodyLimits:
             raise RefusedRequestError(
                 415, f"the request is packed by {encoding[:20]}; send it as it is"
             )
-        announced = headers.get("content-length", "0")
-        length = int(announced) if announced.isascii() and announced.isdigit() else 0
+        # 0 stands for an unknown length.
+        length = 0
+        announced = headers.get("content-length", "")
+        if announced.isascii() and announced.isdigit():
+            length = int(announced)
         if length > most:
             raise _too_large(is_upload, most, length)
         if is_upload:
@@ -133,22 +137,28 @@ class BodyLimits:
         body = await _read(receive, most)
         # None: the client has disconnected.
         if body is not None:
-            await self.app(scope, replay(_checked(body, path), receive), send)
+            body = _check_body(body, path)
+            await self.app(scope, replay(body, receive), send)
 
     async def _check_room(self, scope: Scope, size: int) -> None:
-        """Raises RefusedRequestError if the folder, the disk or the visitor's quota has no space for ``size`` bytes."""
+        """Raises RefusedRequestError if the disk, the folder or the visitor's quota has no space for ``size`` bytes.
+
+        Otherwise the bytes are counted in the size of the folder and in the quota.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Even the smallest upload may take a block for each of its files.
         size = max(size, MOST_FILES * BLOCK)
         if size + RESERVED > shutil.disk_usage(self.folder).free:
             raise RefusedRequestError(
                 507, f"the disk is full: there is no space for {format_bytes(size)}"
             )
         # The folder is measured in a thread, and rarely, as it may have many files.
-        if time.monotonic() - self._measured >= MEASURE_SECONDS:
-            self._measured = time.monotonic()
+        if time.monotonic() - self._measured_at >= MEASURE_SECONDS:
+            self._measured_at = time.monotonic()
             self._size = await to_thread.run_sync(folder_size, self.folder, BLOCK)
         if size + self._size > self.of_folder:
-            self._measured = -MEASURE_SECONDS
+            # Files may be deleted, so the folder is measured again for the next upload.
+            self._measured_at = -math.inf
             raise RefusedRequestError(507, full_message(self.of_folder))
         wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
         if wait:
@@ -181,6 +191,7 @@ class _Incoming:
 
 
 def _too_large(is_upload: bool, most: int, length: int = 0) -> RefusedRequestError:
+    """Returns the error for a body of more than ``most`` bytes. A length of 0 is unknown."""
     size = f"has {length:,} bytes" if length else "is too large"
     if is_upload:
         sentence = f"the upload {size}; at most {format_bytes(most - ENVELOPE)} are taken, all files together"
@@ -198,18 +209,18 @@ async def _read(receive: Receive, most: int) -> bytes | None:
     """
     parts: list[bytes] = []
     size = 0
-    more = True
+    has_more = True
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            while more:
+            while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
-                more = message.get("more_body", False)
+                has_more = message.get("more_body", False)
                 if size > most:
-                    raise _too_large(False, most)
+                    raise _too_large(is_upload=False, most=most)
     except TimeoutError:
         raise RefusedRequestError(
             408, f"the request did not arrive within {BODY_SECONDS:g} s"
@@ -217,11 +228,11 @@ async def _read(receive: Receive, most: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _checked(body: bytes, path: str) -> bytes:
-    """Returns the body; in JSON, "?" stands for lone surrogates, which cannot be encoded.
+def _check_body(body: bytes, path: str) -> bytes:
+    """Returns the body, in which "?" replaces lone surrogates of JSON, because they cannot be encoded.
 
-    Raises RefusedRequestError if a file of an event has an address in place of a path: Gradio would
-    fetch it.
+    Raises RefusedRequestError if a file of an event has an address in place of a path, because
+    Gradio would fetch it.
     """
     has_surrogates = b"\\ud" in body.lower()
     is_event = "/gradio_api/" in path
@@ -231,8 +242,8 @@ def _checked(body: bytes, path: str) -> bytes:
         content = json.loads(body)
     except (ValueError, RecursionError):
         return body
-    # Other requests may have ten million bytes: to look through them would block the event loop for
-    # seconds.
+    # Only events have files. Other requests may have ten million bytes, and to look through them would
+    # block the event loop for seconds.
     values = [content] if is_event else []
     while values:
         value = values.pop()
@@ -256,11 +267,12 @@ def _limited(receive: Receive, most: int, boundary: str) -> Receive:
     # A boundary comes before each file and after the last one.
     mark = f"--{boundary}".encode("latin-1", "replace")
     size = 0
-    marks = 0
+    num_marks = 0
+    # The last bytes of the messages before, which are one byte shorter than a boundary.
     end = b""
 
     async def limited() -> Message:
-        nonlocal size, marks, end
+        nonlocal size, num_marks, end
         message = await receive()
         if message["type"] == "http.disconnect":
             raise MultiPartException("the upload was cut off")
@@ -272,9 +284,9 @@ def _limited(receive: Receive, most: int, boundary: str) -> Receive:
             )
         # A boundary may be split between two messages.
         piece = end + body
-        marks += piece.count(mark)
-        end = piece[len(piece) - len(mark) + 1 :] if len(mark) > 1 else b""
-        if marks > MOST_FILES + 1:
+        num_marks += piece.count(mark)
+        end = piece[-(len(mark) - 1) :]
+        if num_marks > MOST_FILES + 1:
             raise MultiPartException(
                 f"the upload has more than {MOST_FILES} files; send them in several requests"
             )

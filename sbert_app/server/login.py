@@ -99,6 +99,7 @@ class LoginRequired:
 
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":
+                    # After the logout, a browser must not show a page that it has kept.
                     MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
                 await send(message)
 
@@ -114,6 +115,7 @@ class LoginRequired:
 
 
 def login_page(root_path: str, wanted_page: str, error: str = "") -> Response:
+    """Returns the form, which leads to ``wanted_page`` after the login."""
     page = render("components/templates/login.html", root=root_path, page=wanted_page, error=error)
     return HTMLResponse(page, 401)
 
@@ -122,6 +124,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
     """Returns the routes ``/login``, for the form and for `gradio_client`, and ``/logout``."""
     routes = APIRouter()
     attempts = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY)
+    # Only one password is compared at a time, which takes a core for a tenth of a second.
     hashing = CapacityLimiter(1)
 
     @routes.post("/login")

@@ -27,7 +27,7 @@ from training.errors import UserFacingError, summary_of
 MCP = "/gradio_api/mcp"
 # The maximum number of open connections of one address. A stream keeps its connection open.
 MOST_CONNECTIONS = 32
-# The tools that change something; a stopped run can be resumed.
+# The tools that change something. They destroy nothing, because a stopped run can be resumed.
 CHANGING = ("start_run", "stop_run")
 
 

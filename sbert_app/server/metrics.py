@@ -28,6 +28,7 @@ class CountRequests:
             await self.app(scope, receive, sending)
         finally:
             # The router has set the route. Its address is the label, which a visitor cannot choose.
+            # The routes of the API have tags; the login, the pages and unknown addresses have none.
             route = scope.get("route")
             if isinstance(route, APIRoute) and route.tags:
                 LATENCY.labels(route.path).observe(time.perf_counter() - started)

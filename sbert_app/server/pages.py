@@ -112,6 +112,7 @@ class Pages:
         root = self._services.settings.root_path
         query = scope["query_string"].decode("latin-1")
         query = f"?{query}" if query else ""
+        # The front page has the address of the app.
         if name == FRONT:
             return RedirectResponse(f"{root}/{query}")
         if rest.split("/")[0] in SHARED:
@@ -136,6 +137,7 @@ class Pages:
             return self._built[name]
 
     async def _page(self, name: str) -> FastAPI:
+        """Returns a page, which is built and opened if this is the first request for it."""
         if name in self._open:
             return self._open[name]
         app = await self._build(name)
@@ -149,6 +151,7 @@ class Pages:
         return app
 
     def _mount(self, name: str) -> FastAPI:
+        """Builds a page, and mounts it in an app of its own."""
         settings = self._services.settings
         is_front = name == FRONT
         blocks = self._front if is_front else build_page(name, self._services)
@@ -202,13 +205,14 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     return app
 
 
-async def _no_answer(request: Request, error: HTTPException) -> Response:
+async def _answer_to_unknown(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
         return _not_found(request, request.app.root_path)
+    # 405: the address has no such method.
     return error_answer(request.url.path, error.status_code, error.detail)
 
 
-async def _misfit(request: Request, error: Exception) -> Response:
+async def _answer_to_malformed(request: Request, error: Exception) -> Response:
     log.info("a malformed request of an event: %r", error)
     return error_answer(
         request.url.path, 400, "the request holds what this page does not send; reload it"
@@ -218,10 +222,10 @@ async def _misfit(request: Request, error: Exception) -> Response:
 # Gradio raises KeyError for an unknown event number, and TypeError for a part of an upload that is
 # not a file. Errors in the handlers of events do not get here.
 EXCEPTION_HANDLERS: dict[Any, Any] = {
-    404: _no_answer,
-    405: _no_answer,
-    KeyError: _misfit,
-    TypeError: _misfit,
+    404: _answer_to_unknown,
+    405: _answer_to_unknown,
+    KeyError: _answer_to_malformed,
+    TypeError: _answer_to_malformed,
 }
 
 
@@ -235,6 +239,7 @@ def _not_found(request: Request, root: str) -> Response:
 
 def standalone(template: str, **values: str) -> Markup:
     """Renders a page without Gradio."""
+    # This file holds the style of the navigation, as an HTML element.
     style = read_asset("navigation.html")
     script = read_asset("app.js")
     return render(f"components/templates/{template}.html", style=style, script=script, **values)

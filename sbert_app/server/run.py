@@ -46,7 +46,7 @@ WAKE_SECONDS = 0.25
 # opens six.
 MOST_OF_ADDRESS = 1_024
 MOST = 4_096
-# Connections that may wait in the listen backlog; the kernel resets any beyond it.
+# The connections that the kernel keeps until the app accepts them. It resets any further ones.
 BACKLOG = 1_024
 # The header of a request has to arrive within this time.
 HEADER_SECONDS = 10.0
@@ -63,7 +63,7 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         show: called in the main thread with the address of the app, once it listens.
 
     Raises:
-        InputError: the port is taken, or this machine does not have the address.
+        InputError: the port is taken or not permitted, or this machine does not have the address.
     """
     if sys.platform != "win32":
         # Only the account of the app can read the files that the app and its processes write.
@@ -85,8 +85,8 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         log_level="warning",
         timeout_graceful_shutdown=LAST_SECONDS,
         backlog=BACKLOG,
-        # Any client can set X-Forwarded-For. The last address in it that is not a proxy's is the
-        # visitor's.
+        # Any client can set X-Forwarded-For. The visitor's address is the last one in it that is not
+        # the address of a proxy.
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=[str(network) for network in settings.proxies],
         # The app has no web sockets, and a connection that changes its protocol would be counted
@@ -97,6 +97,7 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
     server = uvicorn.Server(config)
     serving = threading.Thread(target=server.run, args=([listening],), name="server", daemon=True)
     serving.start()
+    # The exit code if the server ends by itself.
     code = 1
     try:
         while serving.is_alive() and not server.started:
@@ -140,13 +141,18 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
         family, _, _, _, target = addresses[0]
-        bound = socket.create_server(target[:2], family=family, backlog=2_048)
+        # Host and port. An address of IPv6 has two more parts.
+        bound = socket.create_server(target[:2], family=family, backlog=BACKLOG)
         # asyncio sets TCP_NODELAY only on sockets that state their protocol. Without it an answer
         # may wait for 40 ms.
         return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     except OSError as error:
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        if error.errno == errno.EADDRINUSE:
             raise InputError(f"port {port} is taken; choose another with --port") from error
+        if error.errno == errno.EACCES:
+            raise InputError(
+                f"this account may not listen on port {port}; choose another with --port"
+            ) from error
         raise InputError(
             f"this machine has no address {host} to listen on; choose another with --host"
         ) from error
@@ -169,20 +175,23 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     new one.
     """
 
+    # The number of open connections of each address.
     _open: ClassVar[Counter[str]] = Counter()
+    # The connections that wait for a header, the oldest first. A dict keeps their order.
     _without_header: ClassVar[dict[LimitedConnection, None]] = {}
     _most: ClassVar[int] = MOST
     _proxies: ClassVar[Collection[IPvAnyNetwork]] = ()
+    # The address of the client; None if the connection was refused.
     _address: str | None = None
-    _timer: asyncio.TimerHandle
-    _reading: asyncio.TimerHandle | None = None
+    _header_timer: asyncio.TimerHandle
+    _reading_timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def limit(cls, proxies: Collection[IPvAnyNetwork] = ()) -> None:
         """Raises the limit of open files, and sets the limits of connections accordingly.
 
         Args:
-            proxies: the networks of proxies, whose connections are limited only in all.
+            proxies: the networks of proxies. Each of them may open all connections of the app.
         """
         cls._proxies = proxies
         try:
@@ -206,13 +215,13 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         most_of_address = min(MOST_OF_ADDRESS, self._most // 2)
         is_address_full = not is_proxy and self._open[address] >= most_of_address
         if is_full or is_address_full:
-            for oldest in self._without_header:
-                if is_full or oldest._address == address:
-                    oldest._close()
-                    break
-            else:
+            candidates = list(self._without_header)
+            if not is_full:
+                candidates = [other for other in candidates if other._address == address]
+            if not candidates:
                 transport.abort()
                 return
+            candidates[0]._close()
         self._address = address
         self._open[address] += 1
         self._await_header()
@@ -223,8 +232,8 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             return
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            # A request is being answered, whose body has its own time limit.
-            self._header_is_here()
+            # A request is being answered. Its body has a time limit of its own.
+            self._stop_awaiting_header()
         elif self not in self._without_header:
             self._await_header()
 
@@ -242,17 +251,17 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._open[self._address] -= 1
         if not self._open[self._address]:
             del self._open[self._address]
-        self._header_is_here()
+        self._stop_awaiting_header()
         self._stop_awaiting_reading()
         super().connection_lost(exc)
 
     def _await_header(self) -> None:
         self._without_header[self] = None
-        self._timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close)
+        self._header_timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close)
 
-    def _header_is_here(self) -> None:
+    def _stop_awaiting_header(self) -> None:
         self._without_header.pop(self, None)
-        self._timer.cancel()
+        self._header_timer.cancel()
 
     def _await_reading(self) -> None:
         """Closes the connection if the client reads nothing of its answer in time; otherwise waits again."""
@@ -264,12 +273,12 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             else:
                 self._await_reading()
 
-        self._reading = asyncio.get_running_loop().call_later(UNREAD_SECONDS, check)
+        self._reading_timer = asyncio.get_running_loop().call_later(UNREAD_SECONDS, check)
 
     def _stop_awaiting_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
 
     def _close(self) -> None:
-        self._header_is_here()
+        self._stop_awaiting_header()
         self._connection.abort()

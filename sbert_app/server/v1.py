@@ -43,7 +43,7 @@ NO_IDS = (
 
 
 def _texts(value: Any) -> Any:
-    """Returns a list of texts. Raises ValueError for token ids, and says what to set."""
+    """Returns the value as a list. Raises ValueError for token ids, and says what the client has to set."""
     values = value if isinstance(value, list) else [value]
     if values and isinstance(values[0], int | list):
         raise ValueError(NO_IDS)
@@ -157,7 +157,9 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
     if body.input_type and not role:
-        encoder = encoder.with_settings(ModelName.parse(f"{name}?prompt_name={body.input_type}"))
+        # The name of a prompt in the model's folder. The model has its other settings already.
+        folder = ModelName.parse(name).name
+        encoder = encoder.with_settings(ModelName(folder, prompt_name=body.input_type))
     if body.dimensions and body.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {body.dimensions}; {body.model} has {encoder.dimension}")
     vectors = encoder.encode(body.input, should_stop=call.should_stop)
@@ -189,6 +191,7 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
     pairs = [(body.query, document) for document in documents]
     model = models.get(name, Model, role="document")
     if isinstance(model, PairModel):
+        # The model adds the pairs that it truncates.
         cut_pairs: set[Any] = set()
         report = ReadReport(cut=cut_pairs)
         scores = model.predict(pairs, should_stop=call.should_stop, report=report)
@@ -204,6 +207,7 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
         query_tokens, is_query_cut = query_model.read_tokens([body.query])
         document_tokens, cut = model.read_tokens(documents)
         tokens = query_tokens + document_tokens
+        # A query that is truncated counts as a truncation of all pairs.
         if is_query_cut:
             cut = list(range(len(documents)))
     check_finite(model, scores)

@@ -70,7 +70,7 @@ class WholeSteps(gr.Blocks):
             WAITING.begin(event_id)
         # Gradio does not prepare the values of endpoints, which check them themselves.
         if block_fn.preprocess:
-            processed_input = list(map(_checked, block_fn.inputs, processed_input))
+            processed_input = list(map(_check_value, block_fn.inputs, processed_input))
         try:
             if block_fn.collects_event_data:
                 EventValues.model_validate(event_data)
@@ -84,8 +84,12 @@ class WholeSteps(gr.Blocks):
                 *more,
                 **options,
             )
-        except (AttributeError, ValidationError) as error:
-            if not isinstance(error, ValidationError) and not isinstance(error.obj, gr.EventData):
+        except ValidationError as error:
+            raise gr.Error(WRONG, print_exception=False) from error
+        except AttributeError as error:
+            # EventData raises it for a value that the request lacks. Any other one is a fault of the
+            # app.
+            if not isinstance(error.obj, gr.EventData):
                 raise
             raise gr.Error(WRONG, print_exception=False) from error
         except UserFacingError as error:
@@ -119,7 +123,7 @@ class WholeSteps(gr.Blocks):
         return [[["replace", [], value]] for value in step]
 
 
-def _checked(component: Any, value: Any) -> Any:
+def _check_value(component: Any, value: Any) -> Any:
     """Returns the value of a component, "" for a text box without text. Raises gr.Error if its type is wrong."""
     if value is None and isinstance(component, gr.Textbox):
         return ""
@@ -128,6 +132,7 @@ def _checked(component: Any, value: Any) -> Any:
     types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), None)
     if types is None:
         return value
+    # Where all choices are texts, a number is not one of them.
     choices = [choice for _, choice in getattr(component, "choices", None) or ()]
     if choices and all(isinstance(choice, str) for choice in choices):
         types = str

@@ -35,6 +35,7 @@ def test_a_flag_wins_over_a_variable_over_the_default(monkeypatch, tmp_path):
     assert Settings.gather().port == 9000
     monkeypatch.delenv("SBERT_PORT")
     assert Settings.gather().port == 8080, "as hosting services say where to listen"
+    assert Settings.gather(port=0).port == 0, "any free port"
     assert Settings.gather().offline is True
     assert Settings.gather(home=str(tmp_path)).home == Path(tmp_path)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from sbert_app.figures.compare import condensed
+from sbert_app.figures.compare import condense
 from sbert_app.figures.style import model_colours
 from sbert_app.formats import format_count, format_number, model_label
 from sbert_app.pages.components.messages import attribution, error_message
@@ -289,7 +289,7 @@ def result(
         most=MOST_LEFT_OUT,
         remarks=_remarks(answer.comparisons),
         errors=errors,
-        exact=condensed(exact) if exact else None,
+        exact=condense(exact) if exact else None,
         legend=attribution(exact) if exact else "",
         poolings=by_pooling,
         pooling=pooling_label(first.pooling),

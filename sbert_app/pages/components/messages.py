@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.figures.compare import MOST_WORDS, condensed
+from sbert_app.figures.compare import MOST_WORDS, condense
 from sbert_app.formats import format_estimate, format_number
 from sbert_app.pages.components.templates import macro
 from sbert_app.process import is_ending
@@ -105,6 +105,6 @@ def attribution(explanation: Attribution | WordAttribution) -> Markup:
         "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange); all cells sum to the "
         f"cosine, {format_number(explanation.cosine, 4)}."
     )
-    if condensed(explanation).matrix.shape != explanation.matrix.shape:
+    if condense(explanation).matrix.shape != explanation.matrix.shape:
         text += f" Longer texts are summed by sentence; the {MOST_WORDS} parts that count most are shown."
     return note(text)

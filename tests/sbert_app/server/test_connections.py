@@ -1,5 +1,6 @@
-"""`server/run.py`: a connection is closed whose header does not come, or whose answer is not read."""
+"""`server/run.py`: a connection is closed whose header does not come, or whose answer is not read; ports."""
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from waiting import wait_until
 
 from sbert_app.server import run
 from sbert_app.server.run import LimitedConnection
+from training.errors import InputError
 
 LARGE = 64 << 20
 
@@ -78,3 +80,20 @@ def test_an_answer_that_is_read_arrives_whole(port):
         while piece := connection.recv(1 << 20):
             received += len(piece)
     assert received > LARGE
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EADDRINUSE, "port 80 is taken"),
+        (errno.EACCES, "this account may not listen on port 80"),
+        (errno.EADDRNOTAVAIL, "this machine has no address 127.0.0.1"),
+    ],
+)
+def test_a_port_that_cannot_be_listened_on_is_refused_with_the_reason(monkeypatch, number, message):
+    def create_server(*_: object, **__: object) -> socket.socket:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(socket, "create_server", create_server)
+    with pytest.raises(InputError, match=message):
+        run.listen("127.0.0.1", 80)

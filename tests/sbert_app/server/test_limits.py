@@ -60,19 +60,19 @@ class TestBodies:
 
     def test_halves_of_characters_become_question_marks(self):
         body = json.dumps({"data": ["\ud800 half", "😀", "\\ud800", 1e-7]}).encode()
-        assert json.loads(limits._checked(body, "/v1/embeddings"))["data"] == [
+        assert json.loads(limits._check_body(body, "/v1/embeddings"))["data"] == [
             "? half",
             "😀",
             "\\ud800",
             1e-7,
         ]
-        assert limits._checked(b'"\\ud800', COMPARE) == b'"\\ud800', "no JSON"
+        assert limits._check_body(b'"\\ud800', COMPARE) == b'"\\ud800', "no JSON"
 
     def test_files_are_looked_for_in_events_alone(self):
         body = b'{"path": "http://a", "text": "\\ud800"}'
-        assert limits._checked(body, "/v1/embeddings") == b'{"path": "http://a", "text": "?"}'
+        assert limits._check_body(body, "/v1/embeddings") == b'{"path": "http://a", "text": "?"}'
         with pytest.raises(limits.RefusedRequestError, match="a file is given by its address"):
-            limits._checked(body, COMPARE)
+            limits._check_body(body, COMPARE)
 
     def test_a_packed_body_is_refused_by_its_encoding(self, tmp_path):
         answer = client(tmp_path).post(

@@ -140,6 +140,14 @@ def test_input_type_chooses_a_prompt_of_the_folder(prompted, input_type, prompt)
     )
 
 
+def test_input_type_chooses_a_prompt_beside_the_settings_in_the_model_name(prompted):
+    http, folder = prompted
+    body = {"model": f"{folder}?dim=8", "input": "a cat", "input_type": "clustering"}
+    [vector] = http.post("/v1/embeddings", json=body).json()["data"]
+    expected = Encoder.load(folder, dimension=8, prompt="cluster: ").encode(["a cat"])[0]
+    assert np.allclose(vector["embedding"], expected, atol=2e-2)
+
+
 def test_a_prompt_that_the_folder_does_not_have_is_named(prompted):
     http, folder = prompted
     answer = http.post(
