@@ -1,4 +1,4 @@
-"""Compare whole training runs with sentence-transformers' trainer: Spearman's ρ ×100 on STSb dev after so many steps.
+"""Compare training runs of equal length with sentence-transformers' trainer by Spearman's ρ ×100 on STSb dev.
 
     python -m scripts.measure_parity --seeds 10 --steps 120
 

@@ -21,7 +21,7 @@ from sbert_app.services.runs.store import RunStore
 from training.sources.home import home_folder
 from training.trainer.config import RunConfig
 
-# A run takes at most so many seconds.
+# The most seconds that a run may take.
 LONGEST_SECONDS = 240.0
 
 

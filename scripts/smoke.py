@@ -25,7 +25,7 @@ PAIRS = [
     ("Rain.", "It rains.", 4),
 ]
 DAY = 86_400
-# The app starts within so many seconds.
+# The seconds within which the app has to start.
 WAIT = 120.0
 
 

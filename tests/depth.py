@@ -30,7 +30,7 @@ def examples(count: int) -> int:
 
 
 def first(count: int, cases: Iterable[Any]) -> list[Any]:
-    """For ``@pytest.mark.parametrize("name", first(2, CASES))``: the gate takes so many cases, the others are slow."""
+    """For ``@pytest.mark.parametrize("name", first(2, CASES))``: the gate runs the first cases, the others are slow."""
     return [
         case
         if place < count

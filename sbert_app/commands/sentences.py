@@ -225,7 +225,7 @@ def export(
     model: options.ModelOptions,
     file: options.FileOptions,
     clusters: Annotated[
-        int, Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")
+        int, Option(min=0, metavar="N", help="Clusters of k-means; 0 finds them by density (HDBSCAN).")
     ] = 0,
     map_points: Annotated[
         int,

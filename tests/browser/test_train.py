@@ -17,7 +17,7 @@ IS_AFTER = """step => Number(document.querySelector("#run-status").innerText.mat
   ?.replaceAll(",", "")) > step"""
 STATUS = "#run-status .card.run"
 
-# Wait for so many frames to be drawn.
+# Wait until a number of frames are drawn.
 FRAMES = """frames => new Promise(done => {
     const draw = left => left ? requestAnimationFrame(() => draw(left - 1)) : done();
     draw(frames);

@@ -594,7 +594,7 @@ def test_serve_gives_the_settings_to_the_pages(
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int) -> None:
-    """Press Ctrl-C as the method has been called so many times. A second time would end this process."""
+    """Press Ctrl-C after a number of calls of the method. A second Ctrl-C would end this process."""
     original = getattr(owner, name)
     times = count(1)
 

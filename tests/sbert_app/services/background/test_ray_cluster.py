@@ -167,7 +167,7 @@ def nodes() -> Iterator[Any]:
 
 
 def have(nodes: Any, count: int) -> list[Any]:
-    """So many nodes: those that another test has left, and new ones."""
+    """Returns exactly ``count`` nodes: some may be left by another test, missing ones are added."""
     for node in [*nodes.worker_nodes][count:]:
         nodes.remove_node(node)
     for _ in range(count - len(nodes.worker_nodes)):

@@ -144,7 +144,7 @@ def test_another_model_behind_the_same_name_is_noticed():
 
 
 def strict(most=2_048, refusal=lambda count: (413, "")):
-    """A server that takes so many texts a request, and none with the word "forbidden"."""
+    """A server that limits the texts of a request, and refuses the word "forbidden"."""
 
     def answer(path, body):
         status = 200
