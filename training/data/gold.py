@@ -423,7 +423,7 @@ class GoldColumn:
         return cls(name, scale=scale, missing=missing, is_sure=is_sure, read_as=read_as)
 
     def label_names(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """The names of these labels: labels of inference in the Hub's order, numbers by their size, others sorted."""
+        """The names of the labels: all three of inference in the Hub's order, numbers by their size, others sorted."""
         if self.kind == ENTAILMENT:
             return NLI_LABELS
 
@@ -492,9 +492,9 @@ class GoldColumn:
         """Scores on the scale 0–5. InputError if their scale is unknown."""
         if self.scale is None:
             raise InputError(f"{self.name}: {self.read_as or 'there are no scores'}")
-        low, high = self.scale
         if self.scale == (0, TOP_SCORE):
             return values
+        low, high = self.scale
         return (values - low) / (high - low) * TOP_SCORE
 
     def matches(self, values: np.ndarray) -> tuple[np.ndarray, str] | None:
@@ -505,6 +505,7 @@ class GoldColumn:
         """
         are_binary = self.scale == (0, 1) and set(values.tolist()) == {0.0, 1.0}
         if self.kind != NUMBER or are_binary:
+            # 1 is also the value of entailment and of matching labels.
             matches = values == 1
             meaning = self.meaning or "1 is a match, 0 is not"
         elif self.scale:

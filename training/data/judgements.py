@@ -70,14 +70,14 @@ def judge(
     reading: TableReading,
     cells: Columns,
     pairs: Sequence[tuple[str, ...]],
-    left_out: Collection[int],
+    unusable: Collection[int],
     scale: str | None = None,
     labels: str | None = None,
     raters: str | None = None,
 ) -> Judged | None:
     """The judgements of pairs of sentences in the cells of a table; None if it has none.
 
-    ``left_out`` are rows that are already left out. ``raters`` names the raters, or their columns,
+    ``unusable`` are rows that are left out for other reasons. ``raters`` names the raters, or their columns,
     that count, separated by commas. InputError as `GoldColumn.of`, and for an unknown rater.
     """
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
@@ -90,7 +90,7 @@ def judge(
     by_row = _judgements(reading, cells, columns, len(pairs), raters)
     used = []
     for at, judgements in enumerate(by_row):
-        if at not in left_out:
+        if at not in unusable:
             used += judgements
     gold = GoldColumn.of(columns[0], used, reading.sentences, scale, labels)
 
@@ -101,11 +101,11 @@ def judge(
         valid.append(list(filterfalse(gold.is_missing, judgements)))
         if not valid[at]:
             missing.add(at)
-            if at not in left_out:
+            if at not in unusable:
                 unclear.update(_words(judgements))
 
     # The rows of each pair. The judgements of all of them are joined to the first.
-    groups = _groups(reading, pairs, missing.union(left_out))
+    groups = _groups(reading, pairs, missing.union(unusable))
     joined = {}
     further = {}
     for first, *others in groups:

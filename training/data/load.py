@@ -353,6 +353,7 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
 
 
 def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
+    """A folder in BEIR's layout. Without a ``split`` its first one of `SPLITS` is read, or else any."""
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if not split:
         split = next((usual for usual in (*SPLITS, *splits) if usual in splits), SPLITS[0])

@@ -104,6 +104,7 @@ async def _ask(endpoint: Endpoint, texts: list[str], key: str, is_over: threadin
 
 
 async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
+    """Sends a request, again after a while if the server is busy, and returns the body of the answer."""
     headers = {"Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
     if key:
         headers["Authorization"] = f"Bearer {key}"

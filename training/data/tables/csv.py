@@ -135,6 +135,7 @@ class DelimitedTable(TextTable):
         return [record for record, _, _ in islice(from_first(self.records()), HEADER_ROWS)]
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
+        """Reads records by the layout of the file. With ``strict`` invalid quotes are errors, else text."""
         if not self.is_quoted:
             delimiter = NO_DELIMITER if len(self.delimiter) > 1 else self.delimiter
             return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)

@@ -375,6 +375,7 @@ class _Reader:
         if not is_judgement_named:
             self._find_judgement(sentences_are_named=bool(requested))
         self._find_the_rest()
+        # A column without a role has the defaults of `Column`.
         columns = tuple(Column(column, *self.roles.get(column, ())) for column in self.rows)
         return TableReading(self.name, columns, tuple(self.doubts), self.rows, self.layout)
 

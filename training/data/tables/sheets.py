@@ -29,6 +29,7 @@ LONGEST_CELL = 1 << 20
 
 
 def main(path: str, sheet: str = "") -> None:
+    """Prints all rows of a sheet, or the first rows of each visible sheet if no sheet is named."""
     _limit_memory()
     try:
         with CalamineWorkbook.from_path(path) as workbook:
