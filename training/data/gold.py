@@ -88,6 +88,7 @@ def label_text(cell: Any) -> str:
     if cell is None:
         return ""
     text = str(cell).strip().lower()
+    # Only texts such as 3.0 change.
     if text[-1:] == "0" and ("." in text or "," in text):
         number = parse_number(text)
         if number is not None and number.is_integer():
@@ -102,8 +103,8 @@ def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
     for label in labels:
         side = side_of(label)
         # Labels such as 2 or "very similar" may be grades, so that the names decide nothing.
-        is_number = parse_number(label) is not None
-        if side is None and (is_number or any(map(side_of, label.split()))):
+        may_be_grade = parse_number(label) is not None or any(map(side_of, label.split()))
+        if side is None and may_be_grade:
             return frozenset(), ""
         if side:
             matches.append(label)
@@ -423,7 +424,7 @@ class GoldColumn:
         return cls(name, scale=scale, missing=missing, is_sure=is_sure, read_as=read_as)
 
     def label_names(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """The names of these labels: all labels of inference in the Hub's order, numbers by their size, others sorted."""
+        """The names of the labels: all three of inference in the Hub's order, numbers by their size, others sorted."""
         if self.kind == ENTAILMENT:
             return NLI_LABELS
 
@@ -568,6 +569,7 @@ def _top_of_shares(texts: set[str]) -> float | None:
         if share is None:
             return None
         if _score(share[1]) is not None:
+            # A percentage states no highest score.
             tops.add(float(share[2] or 100))
     return tops.pop() if len(tops) == 1 else None
 
@@ -579,10 +581,11 @@ def _missing_codes(numbers: Mapping[str, float], are_labels: bool) -> set[str]:
     # to 1.
     others = set(numbers.values()) - {-1.0}
     if "-1" in numbers and others and min(others) >= 0:
-        are_numbered = are_labels and 0 in others
-        if are_numbered or max(others) > 1:
+        are_numbered_labels = are_labels and 0 in others
+        if are_numbered_labels or max(others) > 1:
             codes.add("-1")
             numbers = {text: number for text, number in numbers.items() if text != "-1"}
+    # 99 beside three or more ratings is a code.
     ratings = set(numbers.values()) - MISSING_CODES
     if len(ratings) > 2 and ratings.issubset(range(TOP_RATING + 1)):
         codes |= {text for text, number in numbers.items() if number in MISSING_CODES}

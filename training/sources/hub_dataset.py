@@ -217,6 +217,7 @@ def _builder(
             names = get_dataset_config_names(located.path, **revision)
             # Files that were put into the home folder by hand have one configuration with any name.
             is_by_hand = located.revision is None and len(names) == 1
+            # The first selector is a configuration. If it is the only one, it may also be a split.
             if selectors[0] in names:
                 config = selectors[0]
                 rest = rest[1:]

@@ -156,7 +156,11 @@ class DelimitedTable(TextTable):
         return None
 
     def _plain(self, line: str) -> list[str]:
-        """The fields of a line with invalid quotes, split as plain text if that yields a field for each column."""
+        """The fields of a line with invalid quotes.
+
+        The line is split as plain text. If that does not yield a field for each column, but the csv
+        module does where it is not strict, its fields are taken.
+        """
         plain = line.rstrip("\r\n").split(self.delimiter)
         if len(plain) != len(self.columns):
             with suppress(csv.Error):

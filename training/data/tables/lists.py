@@ -150,6 +150,7 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
             continue
         lists[name] = (name,)
         sizes = {len(_items(cell)) for cell in cells}
+        # Two texts are a pair, and three a triplet.
         if key in WHOLE_ROWS and sizes in ({2}, {3}):
             lists[name] = FORMS[sizes.pop()]
     if not lists:
@@ -166,7 +167,8 @@ def with_two_sentences(table: OpenedTable) -> OpenedTable:
     for name, cells in table.sample.items():
         if cells and all(len(_lines(cell)) == 2 for cell in cells):
             texts.append(name)
-    if len(texts) != 1 or not is_judged or set(FORMS[2]).intersection(table.columns):
+    has_names_of_pairs = not set(FORMS[2]).isdisjoint(table.columns)
+    if len(texts) != 1 or not is_judged or has_names_of_pairs:
         return table
     return ListsTable.of(
         table,
