@@ -109,7 +109,7 @@ def test_the_averaging_network_by_hand(glove_home):
 
 def test_a_length_that_is_too_short_is_refused(glove_home):
     encoder = Encoder.load(DAN, home=glove_home)
-    with pytest.raises(InputError, match="max_seq_length is 0; .* reads 3 to 999999 tokens"):
+    with pytest.raises(InputError, match=r"max_seq_length is 0; .* reads 3 to 999999 tokens"):
         encoder.max_seq_length = 0
 
 
