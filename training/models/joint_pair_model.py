@@ -205,7 +205,7 @@ class PackedPairs(PackedRunner[PairRow]):
 
     transformer: FusedBert
 
-    def __init__(self, scorer: JointPairModel | SequenceClassifier, dtype: torch.dtype) -> None:
+    def __init__(self, scorer: Scorer, dtype: torch.dtype) -> None:
         super().__init__(scorer.transformer.base_model, dtype)
         self.scorer = scorer
         # Unpadded attention takes no bias between the sentences of a pair.

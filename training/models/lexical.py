@@ -191,8 +191,8 @@ def bm25_weights(
 
     # scikit-learn raises an error if there are no words.
     if not any(re.search(WORD_PATTERN, document) for document in documents):
-        counts = csr_matrix((len(queries), 0), dtype=np.float32)
-        return counts, csr_matrix((len(documents), 0), dtype=np.float32)
+        query_counts = csr_matrix((len(queries), 0), dtype=np.float32)
+        return query_counts, csr_matrix((len(documents), 0), dtype=np.float32)
     vectorizer = CountVectorizer(token_pattern=WORD_PATTERN, dtype=np.float32)
     counts = vectorizer.fit_transform(documents)
     lengths = np.asarray(counts.sum(axis=1)).ravel()  # (N,)
