@@ -198,7 +198,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        # The model may read more than the tokenizer states.
+        # The largest number that is a limit replaces the tokenizer's, so that the model's own is left.
         most = max_input_length(self.tokenizer, self.backbone, NO_LIMIT - 1)
         if not MIN_LENGTH <= tokens <= most:
             raise InputError(
