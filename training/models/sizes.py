@@ -142,7 +142,7 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
     # transformers 5 removed relative positions from BERT and similar models, and ignores the
     # setting.
     positions = str(settings.get("position_embedding_type"))
-    if positions.startswith("relative") and settings.get("model_type") != "esm":
+    if positions.startswith("relative"):
         raise InputError(f"{file} asks for {positions} positions, which are not supported")
 
 
