@@ -156,9 +156,11 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
         MODEL_FOR_MASKED_LM_MAPPING,
     )
 
-    kind = str(config.get("model_type"))
+    model_type = str(config.get("model_type"))
     # The mapping is lazy, and ``get`` does not load its entries.
-    config_class = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else None  # noqa: SIM401
+    config_class = None
+    if model_type in CONFIG_MAPPING:
+        config_class = CONFIG_MAPPING[model_type]
     is_decoder = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
     if is_decoder and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
         raise InputError(
