@@ -86,7 +86,7 @@ def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = Non
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
     """Makes a batch of rows of token ids, padded on the right, with a mask only if something is padded."""
-    lengths = [len(row) for row in rows]
+    lengths = list(map(len, rows))
     longest = max(lengths)
     if min(lengths) == longest:
         return Batch(torch.from_numpy(np.array(rows, dtype=np.int64)), None)
@@ -180,7 +180,7 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
     """
     texts = [sentences[i] for i in chain.from_iterable(rows)]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))  # (n,)
-    row_sizes = [len(row) for row in rows]
+    row_sizes = list(map(len, rows))
     # For each row, where each of its texts ends.
     ends_by_row = [part.cumsum() for part in np.split(lengths, np.cumsum(row_sizes)[:-1])]
     width = round_up(max(int(row_ends[-1]) for row_ends in ends_by_row), TOKEN_MULTIPLE)

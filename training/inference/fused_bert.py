@@ -108,9 +108,9 @@ class FusedBert:
     """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
-        names = ARCHITECTURES[backbone.config.model_type]
-        embeddings = backbone.embeddings
         config = backbone.config
+        names = ARCHITECTURES[config.model_type]
+        embeddings = backbone.embeddings
         linear: Callable[..., Any] = fused_linear
         if dtype == torch.int8:
             linear = ObservedLinear
@@ -142,7 +142,7 @@ class FusedBert:
         is_mpnet = config.model_type == "mpnet"
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
         self.unpadded = not is_mpnet and has_varlen(device, dtype, head_size)
-        # (2 * max_length - 1, H), by distance, from 1 - max_length.
+        # MPNet's bias for each distance of two tokens from 1 - max_length on, (2 * max_length - 1, H).
         self.relative_bias: Tensor | None = None
         if is_mpnet:
             encoder = backbone.encoder
@@ -206,7 +206,7 @@ class FusedBert:
         if self.padding_idx is None:
             return positions
         is_padding = (ids == self.padding_idx).long()
-        # The padding tokens in the row up to each token, and before its text.
+        # The padding tokens in the row up to each token, and before the start of its text.
         counts = is_padding.cumsum(1)
         starts = torch.arange(ids.shape[1], device=ids.device) - positions
         earlier = (counts - is_padding).gather(1, starts)

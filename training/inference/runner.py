@@ -82,7 +82,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
         def batches() -> Iterator[list[Row]]:
             nonlocal stopped
-            for rows in self.plan([len(text) for text in texts]):
+            for rows in self.plan(list(map(len, texts))):
                 if should_stop is not None and should_stop():
                     stopped = True
                     return

@@ -37,7 +37,7 @@ from training.errors import InputError, first_line
 from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_object, read_tensors
-from training.models.folder import JOINT_HEAD, ModelFolder, ModelFormat
+from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import (
     JointPairModel,
     Scorer,
@@ -259,13 +259,13 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
 
 def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
     """Opens a sequence classifier of sentence-transformers."""
-    # If config.json names no class, `open_transformer` raises an error if the weights of a head are
-    # missing.
+    # Without a class in config.json, `open_transformer` finds out whether the folder has the weights
+    # of a head.
     if not folder.is_cross_encoder and folder.config.get("architectures"):
         raise InputError(
             f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it"
         )
-    form: ModelFormat = own_form(name, folder)
+    form = own_form(name, folder)
     model, tokenizer = open_transformer(folder, CLASSIFIER)
     longest = max_input_length(tokenizer, model.base_model, form.max_length)
     if model.config.num_labels != 1:

@@ -37,7 +37,13 @@ from training.models.folder import (
     prompt_advice,
     role_prompt,
 )
-from training.models.loading import DEFAULT_MAX_LENGTH, max_input_length, open_parts, save_parts
+from training.models.loading import (
+    DEFAULT_MAX_LENGTH,
+    NO_LIMIT,
+    max_input_length,
+    open_parts,
+    save_parts,
+)
 from training.models.model import TokenModel, VectorModel, log, sample_weights
 from training.models.modules import EncoderParts
 from training.models.random_weights import random_parts
@@ -192,7 +198,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        most = max_input_length(self.tokenizer, self.backbone, tokens)
+        # The largest number that is a limit replaces the tokenizer's, so that the model's own is left.
+        most = max_input_length(self.tokenizer, self.backbone, NO_LIMIT - 1)
         if not MIN_LENGTH <= tokens <= most:
             raise InputError(
                 f"max_seq_length is {tokens}; {self.name} reads {MIN_LENGTH} to {most} tokens"

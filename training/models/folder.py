@@ -646,8 +646,7 @@ def _routes(folder: Path) -> dict[str, Any]:
     InputError if they are not listed by name, or one is in the folder of the Router itself.
     """
     routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
-    is_mapping = isinstance(routes, dict)
-    if not is_mapping or any(folder / name == folder for name in routes):
+    if not isinstance(routes, dict) or any(folder / name == folder for name in routes):
         raise InputError(
             f"{folder / ROUTER_CONFIG} does not list modules by their folders; fetch the model again"
         )

@@ -205,7 +205,7 @@ class PackedPairs(PackedRunner[PairRow]):
 
     transformer: FusedBert
 
-    def __init__(self, scorer: JointPairModel | SequenceClassifier, dtype: torch.dtype) -> None:
+    def __init__(self, scorer: Scorer, dtype: torch.dtype) -> None:
         super().__init__(scorer.transformer.base_model, dtype)
         self.scorer = scorer
         # Unpadded attention takes no bias between the sentences of a pair.
@@ -261,13 +261,13 @@ def build_pair_runner(
     short pair and a longer one, such as `PROBES`, which show whether the scorer reads padding;
     without them it is assumed not to.
     """
-    kind = scorer.transformer.config.model_type
+    architecture = scorer.transformer.config.model_type
     can_pack = supports_fused(scorer.transformer.base_model)
-    if can_pack and (isinstance(scorer, JointPairModel) or kind in HEADS):
+    if can_pack and (isinstance(scorer, JointPairModel) or architecture in HEADS):
         packed = PackedPairs(scorer, dtype)
         if dtype == torch.int8:
             packed.calibrate(samples)
         return packed
     if dtype == torch.int8:
-        raise InputError(f"a cross-encoder of {kind} has no int8; choose auto")
+        raise InputError(f"a cross-encoder of {architecture} has no int8; choose auto")
     return PaddedPairs(scorer, pad_id, samples)

@@ -347,7 +347,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
 
 
 def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
-    """Merges the adapter in a folder into a transformer. Returns it, and the names of the adapter's weights.
+    """Merges an adapter into a transformer. Returns the transformer, and the names of the adapter's weights.
 
     The names are without peft's prefix, as the transformer names its own weights.
 

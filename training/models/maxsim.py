@@ -76,8 +76,9 @@ class LateInteraction(TokenModel, Retriever):
         if cls is not LateInteraction:
             return super().__new__(cls)
         opener, _ = find_opener(ModelName.parse(name), home)
-        kind = opener.model_class
-        return super().__new__(kind if issubclass(kind, LateInteraction) else MaxSim)
+        model_class = opener.model_class
+        is_own_kind = issubclass(model_class, LateInteraction)
+        return super().__new__(model_class if is_own_kind else MaxSim)
 
     @classmethod
     def load(

@@ -85,7 +85,7 @@ class Model(ABC):
 
     @classmethod
     def load(cls, name: ModelName | str, *_: Any, **__: Any) -> Self:
-        """Opens the model of this name. Kinds that read files override it and take the arguments of `Opener.open`.
+        """Opens the model of this name. Kinds that read files take the folder, dtype, device and home too.
 
         InputError if it cannot be opened, or the name states a setting that it does not have.
         """
@@ -576,10 +576,6 @@ class Opener(NamedTuple):
         module, _, class_name = self.place.partition(":")
         return getattr(import_module(f"training.models.{module}"), class_name)
 
-    def open(self, name: ModelName, **options: Any) -> Model:
-        """Opens a model by ``load`` of its class. The options are its folder, dtype, device and home."""
-        return self.model_class.load(name, **options)
-
 
 def _is_word_vectors(name: ModelName) -> bool:
     if name.name == GLOVE:
@@ -705,7 +701,7 @@ def open_model(
     """
     parsed = ModelName.parse(name).with_pooling(pooling)
     opener, folder = find_opener(parsed, home)
-    return opener.open(parsed, folder=folder, dtype=dtype, device=device, home=home)
+    return opener.model_class.load(parsed, folder=folder, dtype=dtype, device=device, home=home)
 
 
 def required(model: Model, type_: type[M]) -> M:

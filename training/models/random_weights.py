@@ -125,11 +125,8 @@ def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Token
     sentences = list(sentences)
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts = Counter(chain.from_iterable(map(normalizer.normalize_str, sentences)))
-    letters = []
-    for letter, _ in counts.most_common(MOST_LETTERS):
-        if not letter.isspace():
-            letters.append(letter)
-    letters.sort()
+    frequent = counts.most_common(MOST_LETTERS)
+    letters = sorted(letter for letter, _ in frequent if not letter.isspace())
     # The trainer numbers the letters inside of words in the order of a hash table, and orders
     # equally frequent pairs by these numbers. Passing the letters as special tokens fixes the
     # numbers, so the result is always the same.

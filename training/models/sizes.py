@@ -142,7 +142,7 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
     # transformers 5 removed relative positions from BERT and similar models, and ignores the
     # setting.
     positions = str(settings.get("position_embedding_type"))
-    if positions.startswith("relative") and settings.get("model_type") != "esm":
+    if positions.startswith("relative"):
         raise InputError(f"{file} asks for {positions} positions, which are not supported")
 
 
@@ -156,9 +156,11 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
         MODEL_FOR_MASKED_LM_MAPPING,
     )
 
-    kind = str(config.get("model_type"))
+    model_type = str(config.get("model_type"))
     # The mapping is lazy, and ``get`` does not load its entries.
-    config_class = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else None  # noqa: SIM401
+    config_class = None
+    if model_type in CONFIG_MAPPING:
+        config_class = CONFIG_MAPPING[model_type]
     is_decoder = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
     if is_decoder and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
         raise InputError(

@@ -460,7 +460,7 @@ class SparseEncoder(STModel, SparseModel):
         """Encodes sentences: sparse float32 (N, V), in their order. ``vocabulary`` names the columns."""
         listed = texts(sentences)
         # vstack needs a block, even if there are no sentences.
-        blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
+        blocks = [csr_matrix((0, self.dimension), dtype=np.float32)]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
             output = self._compute(listed[start : start + BATCH], save_to_cpu=True)
             weights = output.float().coalesce()
@@ -491,13 +491,15 @@ class MultiVectorModel(STModel, LateInteraction):
         self.takes_mean = self.model.similarity_fn_name == "meanmaxsim"
 
     def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
-        model = self.for_role(role)
-        outputs = model._compute(texts(sentences), output_value=None, convert_to_numpy=False)
+        in_role = self.for_role(role)
+        # None asks for the tokens beside the vectors.
+        outputs = in_role._compute(texts(sentences), output_value=None, convert_to_numpy=False)
         vectors = []
         for text in outputs:
             is_counted = text["attention_mask"].bool()  # (T,)
             hidden = text["token_embeddings"][is_counted].float().cpu().numpy()  # (T, D)
             names = self.model.tokenizer.convert_ids_to_tokens(text["input_ids"][is_counted])
+            # A text without tokens gets a zero vector.
             if not len(hidden):
                 hidden = np.zeros((1, text["token_embeddings"].shape[-1]), np.float32)
             vectors.append(TokenVectors(names or [""], [], [], hidden))

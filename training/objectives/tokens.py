@@ -67,9 +67,10 @@ def mask_tokens(
         is_masked = draws == draws.min()
         # A new draw decides what replaces it, with the same probabilities as for other tokens.
         draws[is_masked] = MASKED * generator.random()
-    # In the masked tokens uniform between 0 and 1.
-    share = draws / MASKED
+    # Between 0 and 1 for masked tokens: below 0.8 they become [MASK], below 0.9 a random token.
+    choices = draws / MASKED
     random_ids = generator.integers(vocabulary_size, size=ids.shape)
-    inputs = np.where(is_masked & (share < REPLACED_BY_MASK + REPLACED_AT_RANDOM), random_ids, ids)
-    inputs[is_masked & (share < REPLACED_BY_MASK)] = mask_id
+    is_replaced = is_masked & (choices < REPLACED_BY_MASK + REPLACED_AT_RANDOM)
+    inputs = np.where(is_replaced, random_ids, ids)
+    inputs[is_masked & (choices < REPLACED_BY_MASK)] = mask_id
     return inputs, np.flatnonzero(is_masked)

@@ -239,7 +239,7 @@ class ModelCache:
         if name.endpoint and self._models.get(name) is None:
             # Opened without a lock, so that a slow server delays only requests to it.
             opener, _ = find_opener(name, self.home)
-            model = opener.open(name)
+            model = opener.model_class.load(name)
             self._models.put(name, (model, model_bytes(model)))
             return model
         # Other threads that request the same model wait here while it is loaded.
@@ -255,7 +255,8 @@ class ModelCache:
             elif name.name in WORD_ENCODERS or name.name == GLOVE:
                 glove_folder(self.home)
             with self._loading:
-                model = _with_batches(opener.open(name, folder=folder, home=self.home))
+                model = opener.model_class.load(name, folder=folder, home=self.home)
+                model = _with_batches(model)
             has_evicted = self._models.put(name, (model, model_bytes(model)))
         if has_evicted:
             # The modules of a model refer to each other in cycles.

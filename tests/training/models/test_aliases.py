@@ -138,9 +138,9 @@ def test_a_shorter_length_is_set_as_in_sentence_transformers(folder: Path):
     np.testing.assert_allclose(
         shorter, theirs.encode(FIRST[1], normalize_embeddings=True), rtol=1e-5, atol=1e-5
     )
-    for length in (0, 100_000):
+    for length in (-1, 0, 2, 100_000):
         with pytest.raises(
-            InputError, match=rf"max_seq_length is {length}; .* reads 3 to \d+ tokens"
+            InputError, match=rf"max_seq_length is {length}; .* reads 3 to \d\d+ tokens"
         ):
             ours.max_seq_length = length
 

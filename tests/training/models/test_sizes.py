@@ -60,6 +60,10 @@ BAD_CONFIGS = {
     },
     "attention from the Hub": {"_attn_implementation": "kernels-community/flash-attn"},
     "kernels": {"use_kernels": True},
+    "relative positions, also of ESM": {
+        "model_type": "esm",
+        "position_embedding_type": "relative_key",
+    },
 }
 
 

@@ -107,6 +107,12 @@ def test_the_averaging_network_by_hand(glove_home):
     assert encoder.token_vectors(["See: the dog!"])[0].offsets == [(5, 8), (9, 13)]
 
 
+def test_a_length_that_is_too_short_is_refused(glove_home):
+    encoder = Encoder.load(DAN, home=glove_home)
+    with pytest.raises(InputError, match=r"max_seq_length is 0; .* reads 3 to 999999 tokens"):
+        encoder.max_seq_length = 0
+
+
 @pytest.mark.parametrize("pooling", ["mean", "mean_sqrt_len_tokens", "max"])
 def test_vectors_do_not_depend_on_the_batch(glove_home, pooling):
     encoder = Encoder.load(DAN, pooling, home=glove_home, vocabulary_of=["the dog"] * 3)
