@@ -275,7 +275,12 @@ class _Scoring:
         gold: np.ndarray | None = None
         bad_gold: dict[int, str] = {}
         if summary.gold is not None:
-            gold, bad_gold = summary.gold.read(self._gold_cells(chunk))
+            if self.gold_by_row is None:
+                cells = chunk.rows[summary.gold.name]
+            else:
+                row_numbers = range(chunk.first_row, chunk.first_row + len(chunk))
+                cells = list(map(self.gold_by_row.get, row_numbers))
+            gold, bad_gold = summary.gold.read(cells)
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
@@ -314,12 +319,6 @@ class _Scoring:
         if not summary.head:
             summary.head = _head(chunk, added)
         self._report(0.0)
-
-    def _gold_cells(self, chunk: RowBatch) -> list[Any]:
-        """The judgements of the rows: joint judgements if there are any, or else the cells of the gold column."""
-        if self.gold_by_row is not None:
-            return [self.gold_by_row.get(chunk.first_row + at) for at in range(len(chunk))]
-        return chunk.rows[self.summary.gold.name] if self.summary.gold else []
 
     def _report(self, rows_in_chunk: float) -> None:
         done = self.summary.rows + rows_in_chunk
@@ -385,7 +384,8 @@ class PairScorer:
 
         def encode(texts: list[str]) -> np.ndarray:
             self.encoded += len(texts)
-            report = ReadReport(cut=set(), refused=refused)
+            cut = set[str]()
+            report = ReadReport(cut=cut, refused=refused)
             vectors = self.encoder.encode(
                 texts,
                 normalize=True,
@@ -393,7 +393,7 @@ class PairScorer:
                 should_stop=watch.should_stop,
                 report=report,
             )
-            is_cut = [text in (report.cut or ()) for text in texts]
+            is_cut = [text in cut for text in texts]
             states = np.where(is_cut, CUT, 0)
             states[self.encoder.is_unknown(texts)] = UNKNOWN
             return np.column_stack([vectors, states.astype(np.float32)])
@@ -427,13 +427,14 @@ class PairScorer:
         if self.cross_encoder is None:
             return cosine, None, notes, int(is_unknown.sum())
         predicting = watch.part(0.5, 1)
-        report = ReadReport(cut=set())
+        cut_pairs = set[tuple[str, str]]()
+        report = ReadReport(cut=cut_pairs)
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(
             pairs, predicting.on_progress, watch.should_stop, report
         )
         for at, pair in enumerate(pairs):
-            if pair in (report.cut or ()):
+            if pair in cut_pairs:
                 _add_note(notes, at, "cut for the cross-encoder")
         for at in np.flatnonzero(~np.isfinite(scores)).tolist():
             _add_note(notes, at, "the cross-encoder gives no finite score")

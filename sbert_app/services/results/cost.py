@@ -197,15 +197,13 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     # It takes time to load.
     import faiss
 
-    stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
-    dimension = stored.shape[1]
-    queries = stored[:QUERIES]
+    dimension = vectors.shape[1]
+    stored = np.resize(vectors, (SEARCHED, dimension))
     if precision == "ubinary":
         # A binary index takes whole bytes.
         index: Any = faiss.index_binary_factory(8 * math.ceil(dimension / 8), "BFlat")
         # Ranges are needed, but have no effect on binary codes.
         stored = quantize(stored, precision, stored[:2])
-        queries = stored[:QUERIES]
     else:
         index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
         index.train(stored)
@@ -214,7 +212,7 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     faiss.omp_set_num_threads(1)
     try:
         seconds = []
-        for query in queries:
+        for query in stored[:QUERIES]:
             started = time.perf_counter()
             index.search(query[None], NEAREST)
             seconds.append(time.perf_counter() - started)

@@ -78,6 +78,7 @@ class ResultGrid:
 
         With ``unread`` it is on the pairs that no model of the grid was trained on.
         """
+        # A whole result has its own interval, which for Pearson's correlation is studentised.
         if data != AVERAGE and not unread:
             result = self.results.get((model, data))
             return None if result is None else result.estimate(metric)

@@ -185,7 +185,7 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
 
 
 def averaged_of(results: Results) -> list[str]:
-    """The data sets of ``results`` that enter the average, as `averaged`; they must have been read."""
+    """The data sets of ``results`` that enter the average. A data set that could not be read does not."""
     return averaged([name for name in results.data if name in results.sizes])
 
 

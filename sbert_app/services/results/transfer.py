@@ -56,8 +56,7 @@ MAX_CLASSES = 100
 class ClassificationData:
     """Rows with a class each: a sentence in one column, or a pair of sentences in two.
 
-    ``pairs`` are the numbers of two related rows each, such as the rows of two sentences that were
-    a pair.
+    Each of ``pairs`` has the numbers of two related rows, such as two sentences that were a pair.
     """
 
     name: str
