@@ -109,14 +109,14 @@ class ScoreReport:
 class ReportBuilder:
     """Collects scored rows for a report. A context manager, because of its temporary file in ``folder``."""
 
-    def __init__(self, folder: Path, capacity: int = SAMPLE, seed: int = 0) -> None:
+    def __init__(self, folder: Path, capacity: int = SAMPLE) -> None:
         self._edges = np.linspace(-1, 1, BINS + 1)
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
         # (capacity, columns). The system allocates memory only for the rows that are used.
         self._sample = np.empty((capacity, 7))
         self._count = 0
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(0)
         self._texts = tempfile.TemporaryFile("w+b", dir=folder)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> ReportBuilder:

@@ -352,8 +352,8 @@ class PairScorer:
     def __init__(
         self,
         encoder: VectorModel,
-        cross_encoder: PairModel | None = None,
-        keep_unknown: bool = False,
+        cross_encoder: PairModel | None,
+        keep_unknown: bool,
     ) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
@@ -363,7 +363,7 @@ class PairScorer:
         self._cache = RecentEmbeddings(encoder.dimension + 1)
 
     def score(
-        self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
+        self, firsts: list[str], seconds: list[str], watch: Watch
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
         """Scores N pairs.
 
