@@ -177,8 +177,8 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
     keys = sentence_keys(list(zip(*pairs, strict=True)))
     # Pairs that share sentences count as fewer independent ones.
     independent = len(rows) / dependence(equal - share, keys) ** 2
-    low, high, _ = wilson_interval(share * independent, independent)
-    return percent(Estimate(share, low, high))
+    interval = wilson_interval(share * independent, independent)
+    return percent(Estimate(share, interval.low, interval.high))
 
 
 def percent(share: Estimate) -> Estimate:
@@ -381,8 +381,8 @@ def expected_margin(pairs: int) -> float:
 
 def agreement_margin(pairs: int) -> float:
     """Half the width of the 95% interval of an agreement of 80% on ``pairs`` pairs, in points."""
-    low, high, _ = wilson_interval(0.8 * pairs, pairs)
-    return 100 * (high - low) / 2
+    interval = wilson_interval(0.8 * pairs, pairs)
+    return 100 * (interval.high - interval.low) / 2
 
 
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
