@@ -258,13 +258,13 @@ class _Scoring:
         summary = self.summary
         names = (summary.columns.sentence1, summary.columns.sentence2)
         notes = dict(chunk.notes)
-        first = list(map(as_text, chunk.rows[names[0]]))
-        second = list(map(as_text, chunk.rows[names[1]]))
+        first_texts = list(map(as_text, chunk.rows[names[0]]))
+        second_texts = list(map(as_text, chunk.rows[names[1]]))
         # The positions of the rows that have both sentences, and these sentences.
         complete = []
         firsts = []
         seconds = []
-        for row, texts in enumerate(zip(first, second, strict=True)):
+        for row, texts in enumerate(zip(first_texts, second_texts, strict=True)):
             if texts[0] is not None and texts[1] is not None:
                 complete.append(row)
                 firsts.append(texts[0])
@@ -272,21 +272,14 @@ class _Scoring:
             else:
                 missing = [name for name, text in zip(names, texts, strict=True) if text is None]
                 _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold: np.ndarray | None = None
-        bad_gold: dict[int, str] = {}
-        if summary.gold is not None:
-            if self.gold_by_row is None:
-                cells = chunk.rows[summary.gold.name]
-            else:
-                row_numbers = range(chunk.first_row, chunk.first_row + len(chunk))
-                cells = list(map(self.gold_by_row.get, row_numbers))
-            gold, bad_gold = summary.gold.read(cells)
+        gold, bad_gold = self._read_gold(chunk)
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
-        watch = Watch.of(
-            lambda done, total: self._report(done / total * len(chunk)), self.watch.should_stop
-        )
+        def report(done: float, total: float) -> None:
+            self._report(done / total * len(chunk))
+
+        watch = Watch.of(report, self.watch.should_stop)
         cosine, cross, remarks, unknown = self.scorer.score(firsts, seconds, watch)
         parts = [cosine] if cross is None else [cosine, cross]
         # (1 or 2, rows), NaN for rows without both sentences.
@@ -302,7 +295,8 @@ class _Scoring:
             writer.write(chunk, added)
         if builder is not None:
             cross_scores = None if cross is None else scores[1]
-            builder.add(chunk.first_row, (first, second), scores[0], gold, cross_scores)
+            texts_of_rows = (first_texts, second_texts)
+            builder.add(chunk.first_row, texts_of_rows, scores[0], gold, cross_scores)
 
         summary.rows += len(chunk)
         summary.scored += len(complete) - unscored
@@ -320,7 +314,18 @@ class _Scoring:
             summary.head = _head(chunk, added)
         self._report(0.0)
 
+    def _read_gold(self, chunk: RowBatch) -> tuple[np.ndarray | None, dict[int, str]]:
+        """The gold values of the rows, (rows,), and the notes on them (`GoldColumn.read`); None without a gold column."""
+        column = self.summary.gold
+        if column is None:
+            return None, {}
+        if self.gold_by_row is None:
+            return column.read(chunk.rows[column.name])
+        row_numbers = range(chunk.first_row, chunk.first_row + len(chunk))
+        return column.read(list(map(self.gold_by_row.get, row_numbers)))
+
     def _report(self, rows_in_chunk: float) -> None:
+        """Reports the rows before the chunk, and ``rows_in_chunk`` of it."""
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
 

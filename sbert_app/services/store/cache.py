@@ -174,5 +174,6 @@ def digest(parts: Iterable[str]) -> str:
     """A content key: 32 hex digits (128 bits of SHA-256) that identify these texts in this order."""
     state = hashlib.sha256()
     for part in parts:
+        # The zero byte shows where a text ends.
         state.update(part.encode("utf-8", "surrogatepass") + b"\0")
     return state.hexdigest()[:32]
