@@ -272,7 +272,7 @@ class _Scoring:
             else:
                 missing = [name for name, text in zip(names, texts, strict=True) if text is None]
                 _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold, bad_gold = self._read_gold(chunk)
+        gold, bad_gold = self._gold_values(chunk)
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
@@ -314,8 +314,8 @@ class _Scoring:
             summary.head = _head(chunk, added)
         self._report(0.0)
 
-    def _read_gold(self, chunk: RowBatch) -> tuple[np.ndarray | None, dict[int, str]]:
-        """The gold values of the rows, (rows,), and the notes on them (`GoldColumn.read`); None without a gold column."""
+    def _gold_values(self, chunk: RowBatch) -> tuple[np.ndarray | None, dict[int, str]]:
+        """The gold values of the rows and the notes on them, as `GoldColumn.read`; None without a gold column."""
         column = self.summary.gold
         if column is None:
             return None, {}
