@@ -416,7 +416,8 @@ class PairScorer:
                 _add_note(notes, at, f"no known token in {unknown}")
             if cut := _sides(states[:, at] == CUT):
                 _add_note(notes, at, f"{cut} cut at {self.encoder.max_length or 0:,} tokens")
-        for at in np.flatnonzero(~np.isfinite(cosine)).tolist():
+        is_left_out = ~np.isfinite(cosine)
+        for at in np.flatnonzero(is_left_out).tolist():
             # An endpoint may refuse a sentence, for example because it is too long.
             refusals = []
             for number, text in enumerate((firsts[at], seconds[at]), 1):
@@ -425,12 +426,12 @@ class PairScorer:
                     refusals.append(f"{self.encoder.sent_to} {refusal}")
             _add_note(notes, at, "; ".join(refusals) or "the model gives no finite vector")
         is_unknown = (states == UNKNOWN).any(axis=0)
-        is_left_out = ~np.isfinite(cosine)
+        unknown_pairs = int(is_unknown.sum())
         if not self.keep_unknown:
             is_left_out |= is_unknown
         cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
-            return cosine, None, notes, int(is_unknown.sum())
+            return cosine, None, notes, unknown_pairs
         predicting = watch.part(0.5, 1)
         cut_pairs = set[tuple[str, str]]()
         report = ReadReport(cut=cut_pairs)
@@ -441,7 +442,8 @@ class PairScorer:
         for at, pair in enumerate(pairs):
             if pair in cut_pairs:
                 _add_note(notes, at, "cut for the cross-encoder")
-        for at in np.flatnonzero(~np.isfinite(scores)).tolist():
+        is_infinite = ~np.isfinite(scores)
+        for at in np.flatnonzero(is_infinite).tolist():
             _add_note(notes, at, "the cross-encoder gives no finite score")
-        scores = np.where(is_left_out | ~np.isfinite(scores), np.float32(np.nan), scores)
-        return cosine, scores, notes, int(is_unknown.sum())
+        scores = np.where(is_left_out | is_infinite, np.float32(np.nan), scores)
+        return cosine, scores, notes, unknown_pairs
