@@ -305,7 +305,7 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
 
 
 def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str, Decision]:
-    """Average precision and F1 for a yes/no project, on all judged pairs and on the random pairs if there are ten.
+    """Average precision and F1 for a yes/no project, on all judged pairs, and on the random pairs from ten on.
 
     InputError as `_scored`.
     """
