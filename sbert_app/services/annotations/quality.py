@@ -401,7 +401,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
         parts[name] += [rows[i] for i in np.flatnonzero(groups == group)]
     if any(len(part) < FEWEST_OF_A_PART for part in parts.values()):
         raise InputError(
-            "the judged pairs share so many sentences that they cannot be divided into train, dev and held-out pairs "
+            "too many of the judged pairs share sentences: they cannot be divided into train, dev and held-out pairs "
             "without a sentence on two sides; judge more pairs"
         )
     return parts

@@ -124,8 +124,8 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     # The rows of ``vectors`` of both sentences of each pair: (2, N).
     pairs = rows.reshape(2, -1)
     cosines = cosine(vectors[pairs[0]], vectors[pairs[1]])
-    is_left_out, note = without_score(model, data.columns, [{"": cosines}])
-    if note:
+    is_left_out, note = without_score(model, data.columns, [{"cosine": cosines}])
+    if is_left_out.any():
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
         vectors = vectors[used]
