@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy  # loads its submodules on first use
@@ -298,7 +299,7 @@ def _write_lists(
                     group_numbers.append(group + 1 if size > 1 else None)
                     sizes.append(size)
             if positions:
-                cells = (texts, row_numbers, group_numbers, sizes)
+                cells: list[list[Any]] = [texts, row_numbers, group_numbers, sizes]
                 new_columns = dict(zip(added, cells, strict=True))
                 for writer in deduplicated_writers:
                     writer.write(batch.at(positions), new_columns)
