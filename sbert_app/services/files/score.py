@@ -295,8 +295,7 @@ class _Scoring:
             writer.write(chunk, added)
         if builder is not None:
             cross_scores = None if cross is None else scores[1]
-            texts_of_rows = (first_texts, second_texts)
-            builder.add(chunk.first_row, texts_of_rows, scores[0], gold, cross_scores)
+            builder.add(chunk.first_row, (first_texts, second_texts), scores[0], gold, cross_scores)
 
         summary.rows += len(chunk)
         summary.scored += len(complete) - unscored

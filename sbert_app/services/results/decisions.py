@@ -258,12 +258,11 @@ def decide_results(
         rows = unread
     left_out = []
     for label, pairs in unscored.items():
-        if not pairs:
-            continue
-        left_out.append(
-            f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or gives no "
-            "finite score"
-        )
+        if pairs:
+            left_out.append(
+                f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or "
+                "gives no finite score"
+            )
     if left_out and not has_both_kinds(matches[rows]):
         raise InputError(f"{'; '.join(left_out)}; the others are of one kind")
     if len(rows) < len(data):

@@ -66,21 +66,21 @@ class DiskCache:
 
     def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
         """The arrays of a key, by name; None if they are absent."""
-        name = f"{key}.npz"
         for folder in filter(None, (self.folder, self.shipped)):
+            file = folder / f"{key}.npz"
             try:
-                with np.load(folder / name, allow_pickle=False) as loaded:
+                with np.load(file, allow_pickle=False) as loaded:
                     arrays = dict(loaded)
                 if folder == self.folder:
                     # The modification time is the time of last use.
-                    os.utime(folder / name)
+                    os.utime(file)
             except FileNotFoundError:
                 continue
             except Exception as error:  # noqa: BLE001 - numpy and zipfile raise many errors for damaged files
-                log.warning("%s cannot be read and is computed anew: %s", folder / name, error)
+                log.warning("%s cannot be read and is computed anew: %s", file, error)
                 if isinstance(error, IsADirectoryError) and folder == self.folder:
                     # A folder, unlike a file, could not be overwritten.
-                    shutil.rmtree(folder / name, ignore_errors=True)
+                    shutil.rmtree(file, ignore_errors=True)
                 continue
             return arrays
         return None
