@@ -216,14 +216,11 @@ class _Graph:
         number[places] = inverse
         # (matches, 2). A row that matches has a score, and so both sentences.
         links = number.reshape(-1, 2)[is_match]
-        count = len(first)
-        groups = 0
-        group_of: np.ndarray = np.empty(0, dtype=np.int64)
-        if count:
-            rows, columns = links.T
-            ones = np.ones(len(links), dtype=bool)
-            matrix = scipy.sparse.coo_array((ones, (rows, columns)), shape=(count, count))
-            groups, group_of = scipy.sparse.csgraph.connected_components(matrix, directed=False)
+        rows, columns = links.T
+        ones = np.ones(len(links), dtype=bool)
+        shape = (len(first), len(first))
+        matrix = scipy.sparse.coo_array((ones, (rows, columns)), shape=shape)
+        groups, group_of = scipy.sparse.csgraph.connected_components(matrix, directed=False)
         self.first = places[first]
         sizes = np.bincount(group_of, minlength=groups)
         # The least place of the sentences of each group.
