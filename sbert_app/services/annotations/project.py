@@ -265,7 +265,8 @@ class Project:
         if not file.exists():
             return
         for _, line in read_lines(file, kind):
-            if line is None or (isinstance(line, _Rating) and not self._is_complete(line)):
+            is_incomplete = isinstance(line, _Rating) and not self._is_complete(line)
+            if line is None or is_incomplete:
                 damaged += 1
             else:
                 yield line

@@ -177,8 +177,8 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
     keys = sentence_keys(list(zip(*pairs, strict=True)))
     # Pairs that share sentences count as fewer independent ones.
     independent = len(rows) / dependence(equal - share, keys) ** 2
-    low, high, _ = wilson_interval(share * independent, independent)
-    return percent(Estimate(share, low, high))
+    interval = wilson_interval(share * independent, independent)
+    return percent(Estimate(share, interval.low, interval.high))
 
 
 def percent(share: Estimate) -> Estimate:
@@ -305,7 +305,7 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
 
 
 def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str, Decision]:
-    """Average precision and F1 for a yes/no project, on all judged pairs and on the random pairs if there are ten.
+    """Average precision and F1 for a yes/no project, on all judged pairs, and on the random pairs from ten on.
 
     InputError as `_scored`.
     """
@@ -381,8 +381,8 @@ def expected_margin(pairs: int) -> float:
 
 def agreement_margin(pairs: int) -> float:
     """Half the width of the 95% interval of an agreement of 80% on ``pairs`` pairs, in points."""
-    low, high, _ = wilson_interval(0.8 * pairs, pairs)
-    return 100 * (high - low) / 2
+    interval = wilson_interval(0.8 * pairs, pairs)
+    return 100 * (interval.high - interval.low) / 2
 
 
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
@@ -401,7 +401,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
         parts[name] += [rows[i] for i in np.flatnonzero(groups == group)]
     if any(len(part) < FEWEST_OF_A_PART for part in parts.values()):
         raise InputError(
-            "the judged pairs share so many sentences that they cannot be divided into train, dev and held-out pairs "
+            "too many of the judged pairs share sentences: they cannot be divided into train, dev and held-out pairs "
             "without a sentence on two sides; judge more pairs"
         )
     return parts

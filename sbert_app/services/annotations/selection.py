@@ -131,6 +131,7 @@ def pick(
     third = count // 3
     # The random pairs have the remainder of the division too.
     sample = random.permutation(len(first))[: count - 2 * third]
+    # The reason of each row.
     reasons = dict.fromkeys(sample.tolist(), RANDOM)
     differences = np.abs(scipy.stats.rankdata(first) - scipy.stats.rankdata(second))
     orders = {

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy  # loads its submodules on first use
@@ -215,14 +216,11 @@ class _Graph:
         number[places] = inverse
         # (matches, 2). A row that matches has a score, and so both sentences.
         links = number.reshape(-1, 2)[is_match]
-        count = len(first)
-        groups = 0
-        group_of: np.ndarray = np.empty(0, dtype=np.int64)
-        if count:
-            rows, columns = links.T
-            ones = np.ones(len(links), dtype=bool)
-            matrix = scipy.sparse.coo_array((ones, (rows, columns)), shape=(count, count))
-            groups, group_of = scipy.sparse.csgraph.connected_components(matrix, directed=False)
+        rows, columns = links.T
+        ones = np.ones(len(links), dtype=bool)
+        shape = (len(first), len(first))
+        matrix = scipy.sparse.coo_array((ones, (rows, columns)), shape=shape)
+        groups, group_of = scipy.sparse.csgraph.connected_components(matrix, directed=False)
         self.first = places[first]
         sizes = np.bincount(group_of, minlength=groups)
         # The least place of the sentences of each group.
@@ -280,9 +278,12 @@ def _write_lists(
         ) as deduplicated_writers,
     ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
-            # The rows of the deduplicated file: their positions in the batch, and the new cells.
+            # The rows of the deduplicated file: their positions in the batch, and the new columns.
             positions = []
-            rows: list[tuple[str, int, int | None, int]] = []
+            texts = []
+            row_numbers = []
+            group_numbers: list[int | None] = []
+            sizes = []
             for place, group, text in occurrences:
                 size = int(graph.sizes[group])
                 if size > 1:
@@ -290,23 +291,27 @@ def _write_lists(
                 if graph.places[group] == place:
                     row = place // 2 + 1
                     positions.append(row - batch.first_row)
-                    rows.append((text, row, group + 1 if size > 1 else None, size))
-            if rows:
-                cells = map(list, zip(*rows, strict=True))
+                    texts.append(text)
+                    row_numbers.append(row)
+                    group_numbers.append(group + 1 if size > 1 else None)
+                    sizes.append(size)
+            if positions:
+                cells: list[list[Any]] = [texts, row_numbers, group_numbers, sizes]
                 new_columns = dict(zip(added, cells, strict=True))
                 for writer in deduplicated_writers:
                     writer.write(batch.at(positions), new_columns)
         members.sort()
         if members:
-            lines = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
-            cells = map(list, zip(*lines, strict=True))
-            group_columns = dict(zip(columns, cells, strict=True))
+            rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
+            group_cells = map(list, zip(*rows, strict=True))
+            group_columns = dict(zip(columns, group_cells, strict=True))
             for writer in group_writers:
                 writer.write(NO_INPUT, group_columns)
     largest = []
     for group in range(min(EXAMPLES, int((graph.sizes > 1).sum()))):
         texts = [text for number, _, text in members if number == group]
-        largest.append(DuplicateGroup(int(graph.sizes[group]), tuple(texts[:EXAMPLE_SENTENCES])))
+        size = int(graph.sizes[group])
+        largest.append(DuplicateGroup(size, tuple(texts[:EXAMPLE_SENTENCES])))
     return largest
 
 

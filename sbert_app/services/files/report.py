@@ -102,20 +102,21 @@ class ScoreReport:
     high_others: list[Disagreement] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
         return asdict(self) | {"decision": self.decision and self.decision.to_dict()}
 
 
 class ReportBuilder:
     """Collects scored rows for a report. A context manager, because of its temporary file in ``folder``."""
 
-    def __init__(self, folder: Path, capacity: int = SAMPLE, seed: int = 0) -> None:
+    def __init__(self, folder: Path, capacity: int = SAMPLE) -> None:
         self._edges = np.linspace(-1, 1, BINS + 1)
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
         # (capacity, columns). The system allocates memory only for the rows that are used.
         self._sample = np.empty((capacity, 7))
         self._count = 0
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(0)
         self._texts = tempfile.TemporaryFile("w+b", dir=folder)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> ReportBuilder:
@@ -141,7 +142,8 @@ class ReportBuilder:
         cross = nothing if cross is None else cross
         has_other = ~(np.isnan(gold) & np.isnan(cross))
         useful = scored[has_other[scored]]
-        # Vitter's algorithm R: row n replaces a random row of the sample, or is not taken into it.
+        # Vitter's algorithm R: row n takes a random place from 0 to n, and is left out if the sample
+        # has no such place. The first rows fill the sample.
         order = self._count + np.arange(len(useful))
         self._count += len(useful)
         random = (self._random.random(len(useful)) * (order + 1)).astype(np.int64)
@@ -171,7 +173,7 @@ class ReportBuilder:
         both = gold[~np.isnan(gold[:, CROSS])]
         total = int(self._counts.sum())
         decision = None
-        by_label: dict[str, Any] = {}
+        label_fields: dict[str, Any] = {}
         if reading is not None:
             decision = _decision(gold, reading, criteria)
             matching = reading.matches(gold[:, GOLD])
@@ -179,7 +181,7 @@ class ReportBuilder:
             are_labels = reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0}
             if matching is not None and are_labels:
                 is_match, _ = matching
-                by_label = self._by_label(gold, is_match)
+                label_fields = self._label_fields(gold, is_match)
         points = gold
         if len(gold) > SCATTER:
             points = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
@@ -192,10 +194,10 @@ class ReportBuilder:
             cross_gold=correlation(both, CROSS, GOLD),
             cosine_cross=correlation(cross, COSINE, CROSS),
             scatter=[(round(row[GOLD], 4), round(row[COSINE], 4)) for row in points.tolist()],
-            gold_disagreements=[] if by_label else self._worst(gold, GOLD),
+            gold_disagreements=[] if label_fields else self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
             decision=decision,
-            **by_label,
+            **label_fields,
         )
 
     def _keep(self, texts: Texts, rows: np.ndarray) -> list[int]:
@@ -240,10 +242,12 @@ class ReportBuilder:
             other_rank,
         )
 
-    def _by_label(self, gold: np.ndarray, is_match: np.ndarray) -> dict[str, Any]:
+    def _label_fields(self, gold: np.ndarray, is_match: np.ndarray) -> dict[str, Any]:
         """The fields of the report that labels have in place of disagreements."""
-        # The tolerance puts a cosine of a whole number of hundredths at the beginning of its bin.
-        bins = np.clip(np.floor((gold[:, COSINE] + 1) * 100 + 1e-4).astype(int), 0, FINE_BINS - 1)
+        # The bins begin at -1. The tolerance puts a cosine of a whole number of hundredths at the
+        # beginning of its bin.
+        hundredths = np.floor((gold[:, COSINE] + 1) * 100 + 1e-4)
+        bins = np.clip(hundredths.astype(int), 0, FINE_BINS - 1)
         of_matches = np.bincount(bins[is_match], minlength=FINE_BINS).tolist()
         of_others = np.bincount(bins[~is_match], minlength=FINE_BINS).tolist()
         ascending = np.argsort(gold[:, COSINE], kind="stable")

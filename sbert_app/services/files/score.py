@@ -258,13 +258,13 @@ class _Scoring:
         summary = self.summary
         names = (summary.columns.sentence1, summary.columns.sentence2)
         notes = dict(chunk.notes)
-        first = list(map(as_text, chunk.rows[names[0]]))
-        second = list(map(as_text, chunk.rows[names[1]]))
+        first_texts = list(map(as_text, chunk.rows[names[0]]))
+        second_texts = list(map(as_text, chunk.rows[names[1]]))
         # The positions of the rows that have both sentences, and these sentences.
         complete = []
         firsts = []
         seconds = []
-        for row, texts in enumerate(zip(first, second, strict=True)):
+        for row, texts in enumerate(zip(first_texts, second_texts, strict=True)):
             if texts[0] is not None and texts[1] is not None:
                 complete.append(row)
                 firsts.append(texts[0])
@@ -272,16 +272,14 @@ class _Scoring:
             else:
                 missing = [name for name, text in zip(names, texts, strict=True) if text is None]
                 _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold: np.ndarray | None = None
-        bad_gold: dict[int, str] = {}
-        if summary.gold is not None:
-            gold, bad_gold = summary.gold.read(self._gold_cells(chunk))
+        gold, bad_gold = self._gold_values(chunk)
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
-        watch = Watch.of(
-            lambda done, total: self._report(done / total * len(chunk)), self.watch.should_stop
-        )
+        def report(done: float, total: float) -> None:
+            self._report(done / total * len(chunk))
+
+        watch = Watch.of(report, self.watch.should_stop)
         cosine, cross, remarks, unknown = self.scorer.score(firsts, seconds, watch)
         parts = [cosine] if cross is None else [cosine, cross]
         # (1 or 2, rows), NaN for rows without both sentences.
@@ -297,7 +295,7 @@ class _Scoring:
             writer.write(chunk, added)
         if builder is not None:
             cross_scores = None if cross is None else scores[1]
-            builder.add(chunk.first_row, (first, second), scores[0], gold, cross_scores)
+            builder.add(chunk.first_row, (first_texts, second_texts), scores[0], gold, cross_scores)
 
         summary.rows += len(chunk)
         summary.scored += len(complete) - unscored
@@ -315,13 +313,18 @@ class _Scoring:
             summary.head = _head(chunk, added)
         self._report(0.0)
 
-    def _gold_cells(self, chunk: RowBatch) -> list[Any]:
-        """The judgements of the rows: joint judgements if there are any, or else the cells of the gold column."""
-        if self.gold_by_row is not None:
-            return [self.gold_by_row.get(chunk.first_row + at) for at in range(len(chunk))]
-        return chunk.rows[self.summary.gold.name] if self.summary.gold else []
+    def _gold_values(self, chunk: RowBatch) -> tuple[np.ndarray | None, dict[int, str]]:
+        """The gold values of the rows and the notes on them, as `GoldColumn.read`; None without a gold column."""
+        column = self.summary.gold
+        if column is None:
+            return None, {}
+        if self.gold_by_row is None:
+            return column.read(chunk.rows[column.name])
+        row_numbers = range(chunk.first_row, chunk.first_row + len(chunk))
+        return column.read(list(map(self.gold_by_row.get, row_numbers)))
 
     def _report(self, rows_in_chunk: float) -> None:
+        """Reports the rows before the chunk, and ``rows_in_chunk`` of it."""
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
 
@@ -353,8 +356,8 @@ class PairScorer:
     def __init__(
         self,
         encoder: VectorModel,
-        cross_encoder: PairModel | None = None,
-        keep_unknown: bool = False,
+        cross_encoder: PairModel | None,
+        keep_unknown: bool,
     ) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
@@ -364,7 +367,7 @@ class PairScorer:
         self._cache = RecentEmbeddings(encoder.dimension + 1)
 
     def score(
-        self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
+        self, firsts: list[str], seconds: list[str], watch: Watch
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
         """Scores N pairs.
 
@@ -385,7 +388,8 @@ class PairScorer:
 
         def encode(texts: list[str]) -> np.ndarray:
             self.encoded += len(texts)
-            report = ReadReport(cut=set(), refused=refused)
+            cut = set[str]()
+            report = ReadReport(cut=cut, refused=refused)
             vectors = self.encoder.encode(
                 texts,
                 normalize=True,
@@ -393,7 +397,7 @@ class PairScorer:
                 should_stop=watch.should_stop,
                 report=report,
             )
-            is_cut = [text in (report.cut or ()) for text in texts]
+            is_cut = [text in cut for text in texts]
             states = np.where(is_cut, CUT, 0)
             states[self.encoder.is_unknown(texts)] = UNKNOWN
             return np.column_stack([vectors, states.astype(np.float32)])
@@ -411,7 +415,8 @@ class PairScorer:
                 _add_note(notes, at, f"no known token in {unknown}")
             if cut := _sides(states[:, at] == CUT):
                 _add_note(notes, at, f"{cut} cut at {self.encoder.max_length or 0:,} tokens")
-        for at in np.flatnonzero(~np.isfinite(cosine)).tolist():
+        is_left_out = ~np.isfinite(cosine)
+        for at in np.flatnonzero(is_left_out).tolist():
             # An endpoint may refuse a sentence, for example because it is too long.
             refusals = []
             for number, text in enumerate((firsts[at], seconds[at]), 1):
@@ -420,22 +425,24 @@ class PairScorer:
                     refusals.append(f"{self.encoder.sent_to} {refusal}")
             _add_note(notes, at, "; ".join(refusals) or "the model gives no finite vector")
         is_unknown = (states == UNKNOWN).any(axis=0)
-        is_left_out = ~np.isfinite(cosine)
+        unknown_pairs = int(is_unknown.sum())
         if not self.keep_unknown:
             is_left_out |= is_unknown
         cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
-            return cosine, None, notes, int(is_unknown.sum())
+            return cosine, None, notes, unknown_pairs
         predicting = watch.part(0.5, 1)
-        report = ReadReport(cut=set())
+        cut_pairs = set[tuple[str, str]]()
+        report = ReadReport(cut=cut_pairs)
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(
             pairs, predicting.on_progress, watch.should_stop, report
         )
         for at, pair in enumerate(pairs):
-            if pair in (report.cut or ()):
+            if pair in cut_pairs:
                 _add_note(notes, at, "cut for the cross-encoder")
-        for at in np.flatnonzero(~np.isfinite(scores)).tolist():
+        is_infinite = ~np.isfinite(scores)
+        for at in np.flatnonzero(is_infinite).tolist():
             _add_note(notes, at, "the cross-encoder gives no finite score")
-        scores = np.where(is_left_out | ~np.isfinite(scores), np.float32(np.nan), scores)
-        return cosine, scores, notes, int(is_unknown.sum())
+        scores = np.where(is_left_out | is_infinite, np.float32(np.nan), scores)
+        return cosine, scores, notes, unknown_pairs

@@ -170,12 +170,12 @@ class Worker:
         return replace(outcome, done=summary.rows)
 
     def load(self, job: ShardJob) -> tuple[VectorModel, PairModel | None]:
-        """The models of a job."""
+        """The encoder and the cross-encoder of a job, None if it has no cross-encoder."""
         if job.offline:
             set_offline(True)
         cross_encoder = None
         if job.cross_encoder:
-            model = open_model(job.cross_encoder, None, job.dtype, job.device, job.home)
+            model = open_model(job.cross_encoder, dtype=job.dtype, device=job.device, home=job.home)
             cross_encoder = required(model, PairModel)
         model = open_model(job.model, job.pooling, job.dtype, job.device, job.home)
         return required(model, VectorModel), cross_encoder

@@ -6,6 +6,7 @@
 An address names the token. It lasts as long as the upload itself.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +44,10 @@ class TakenFiles:
 
     def get(self, token: str) -> TakenFile:
         """The file of a token. InputError if it is deleted."""
-        try:
+        with suppress(InputError):
             file = self._records.get(token)
-        except InputError:
-            file = None
-        if file is None or not Path(file.path).exists():
-            raise InputError(
-                "the file of this link is deleted, as uploads are after a day: upload it again"
-            )
-        return file
+            if Path(file.path).exists():
+                return file
+        raise InputError(
+            "the file of this link is deleted, as uploads are after a day: upload it again"
+        )

@@ -166,19 +166,12 @@ class RunQueue:
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
         """Starts the process of a worker."""
-        # With -P, a folder named ``training`` in the user's working directory is not imported.
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "sbert_app.services.jobs.worker",
-            str(self.store.home),
-            str(slot),
-            self.ray,
-        ]
+        module = "sbert_app.services.jobs.worker"
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
-                command,
+                # With -P, a folder named ``training`` in the user's working directory is not
+                # imported.
+                [sys.executable, "-P", "-m", module, str(self.store.home), str(slot), self.ray],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

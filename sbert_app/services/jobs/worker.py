@@ -114,15 +114,14 @@ class Worker:
                 run_id = self._next_run(submitted) if has_room else None
                 if run_id is not None:
                     submitted[run_id] = threads.submit(self._work_on, run_id)
-                # The cluster could execute another run, but there is none.
-                elif self.cluster is not None and has_room:
-                    self.cluster.release(is_over=not submitted)
-                if submitted:
                     last_work = time.monotonic()
-                if run_id is not None:
                     continue
+                # The cluster could execute another run, but there is none.
+                if self.cluster is not None and has_room:
+                    self.cluster.release(is_over=not submitted)
                 pause = max(POLL_SECONDS, REST * (time.monotonic() - search_start))
                 if submitted:
+                    last_work = time.monotonic()
                     wait(submitted.values(), pause, FIRST_COMPLETED)
                 else:
                     self.should_end.wait(pause)

@@ -124,8 +124,8 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     # The rows of ``vectors`` of both sentences of each pair: (2, N).
     pairs = rows.reshape(2, -1)
     cosines = cosine(vectors[pairs[0]], vectors[pairs[1]])
-    is_left_out, note = without_score(model, data.columns, [{"": cosines}])
-    if note:
+    is_left_out, note = without_score(model, data.columns, [{"cosine": cosines}])
+    if is_left_out.any():
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
         vectors = vectors[used]
@@ -197,15 +197,13 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     # It takes time to load.
     import faiss
 
-    stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
-    dimension = stored.shape[1]
-    queries = stored[:QUERIES]
+    dimension = vectors.shape[1]
+    stored = np.resize(vectors, (SEARCHED, dimension))
     if precision == "ubinary":
         # A binary index takes whole bytes.
         index: Any = faiss.index_binary_factory(8 * math.ceil(dimension / 8), "BFlat")
         # Ranges are needed, but have no effect on binary codes.
         stored = quantize(stored, precision, stored[:2])
-        queries = stored[:QUERIES]
     else:
         index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
         index.train(stored)
@@ -214,7 +212,7 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     faiss.omp_set_num_threads(1)
     try:
         seconds = []
-        for query in queries:
+        for query in stored[:QUERIES]:
             started = time.perf_counter()
             index.search(query[None], NEAREST)
             seconds.append(time.perf_counter() - started)

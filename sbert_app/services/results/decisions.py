@@ -104,7 +104,7 @@ class Decisions:
 
     @cached_property
     def best(self) -> ModelDecision:
-        """The model with the highest ρ, among the first and the models that are not significantly worse.
+        """The model with the highest ρ, among the first model and those that are not significantly worse than it.
 
         Few matches decide the average precision, but all pairs decide ρ, so ρ is the surer of the two.
         """
@@ -151,6 +151,7 @@ class Decisions:
         sentence = difference.describe(taken.label, other.label, "in average precision")
         if taken is not self.best:
             sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
+        # The difference may be 0.
         elif difference.low <= 0:
             sentence += (
                 f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show "
@@ -244,24 +245,24 @@ def decide_results(
     """
     matches, meaning = match_labels(data, match_from)
     overlaps = overlaps or {}
-    read = set[int]()
+    # The pairs that some model was trained on.
+    trained_on = set[int]()
     for overlap in overlaps.values():
-        read.update(overlap.read)
+        trained_on.update(overlap.read)
     # The pairs that a model cannot score, by its label.
     unscored = {model.label: result.left_out for model, result in results.items()}
     rows = sorted(set(range(len(data))).difference(*unscored.values()))
-    unread = [row for row in rows if row not in read]
+    unread = [row for row in rows if row not in trained_on]
     is_unread = has_both_kinds(matches[unread])
     if is_unread:
         rows = unread
     left_out = []
     for label, pairs in unscored.items():
-        if not pairs:
-            continue
-        left_out.append(
-            f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or gives no "
-            "finite score"
-        )
+        if pairs:
+            left_out.append(
+                f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or "
+                "gives no finite score"
+            )
     if left_out and not has_both_kinds(matches[rows]):
         raise InputError(f"{'; '.join(left_out)}; the others are of one kind")
     if len(rows) < len(data):

@@ -96,13 +96,13 @@ def evaluate(
         figures = evaluate_task(load_model(model), task, home, **callbacks)
         return Evaluation(MTEB, figures, (), models)
     if name.is_retrieval:
-        judged = load_retrieval(data, home)
+        retrieval_data = load_retrieval(data, home)
         retriever = load_retriever(model, load_model)
         figures = scoring.evaluate(
-            retriever, judged, home, relevant_from=match_from or 0.0, **callbacks
+            retriever, retrieval_data, home, relevant_from=match_from or 0.0, **callbacks
         )
-        texts = (judged.queries, judged.documents)
-        return Evaluation(RETRIEVAL, figures, judged.notes, models, texts)
+        texts = (retrieval_data.queries, retrieval_data.documents)
+        return Evaluation(RETRIEVAL, figures, retrieval_data.notes, models, texts)
 
     started = time.perf_counter()
     dataset = load_data(data, home, split="test")

@@ -78,6 +78,7 @@ class ResultGrid:
 
         With ``unread`` it is on the pairs that no model of the grid was trained on.
         """
+        # A whole result has its own interval, which for Pearson's correlation is studentised.
         if data != AVERAGE and not unread:
             result = self.results.get((model, data))
             return None if result is None else result.estimate(metric)
@@ -169,7 +170,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
 
 
 def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
-    """Fills the grid, one model after another. `StoppedError` leaves the results so far in it."""
+    """Fills the grid, one model after another. After a `StoppedError` it has the results so far."""
     datasets = {}
     for name in grid.data:
         watch.report(0, f"Reading {data_label(name)}")
@@ -194,9 +195,9 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
                 grid.failures[model, name] = why
                 continue
             grid.results[model, name] = result
-            read = overlap_with(ModelName.parse(model), data, home)
-            if read is not None:
-                grid.overlaps[model, name] = read
+            model_overlap = overlap_with(ModelName.parse(model), data, home)
+            if model_overlap is not None:
+                grid.overlaps[model, name] = model_overlap
     return grid
 
 

@@ -69,6 +69,7 @@ class PrecomputedResults:
     def estimate(
         self, model: str, data: str, metric: Metric, unread: bool = False
     ) -> Estimate | None:
+        """The estimate of one result, as `ResultGrid.estimate`. ``unread`` has no effect."""
         estimates = self.figures.get(model, {}).get(data)
         figures = estimates and estimates[metric.statistic].get(metric.similarity)
         return Estimate(*figures) if figures else None

@@ -193,6 +193,7 @@ def rank(
         lead, p_value = comparison
         leads[a, b] = lead
         raw_p_values[a, b] = p_value
+        # That ``a`` is better than ``b``.
         confidence = p_value / 2
         if lead > 0:
             confidence = 1 - confidence
@@ -210,6 +211,7 @@ def rank(
             better.add((b, a))
     standings = []
     for name in names:
+        # A rank is below all systems that are better, and above all that are worse.
         standing = Standing(
             name,
             tied=(names[0], name) not in better,

@@ -185,7 +185,7 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
 
 
 def averaged_of(results: Results) -> list[str]:
-    """The data sets of ``results`` that enter the average, as `averaged`; they must have been read."""
+    """The data sets of ``results`` that enter the average. A data set that could not be read does not."""
     return averaged([name for name in results.data if name in results.sizes])
 
 
@@ -250,15 +250,15 @@ def latex(table: ResultTable) -> str:
         rf"Model & {heads} & sentences/s \\",
         r"\midrule",
     ]
-    heading = ""
+    bold = r"\textbf{{{}}}"
+    bounds = r" {{\small [{:.1f}, {:.1f}]}}"
+    last_source = ""
     for row, source in _rows(table):
-        if source != heading:
+        if source != last_source:
             title = rf"\emph{{{source.translate(_LATEX)}}}"
             width = len(table.columns) + 2
             lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{{title}}} \\"]
-            heading = source
-        bold = r"\textbf{{{}}}"
-        bounds = r" {{\small [{:.1f}, {:.1f}]}}"
+            last_source = source
         cells = _cells(row, table, bold, bounds)
         label = row.label.translate(_LATEX)
         lines.append(rf"{label} & {' & '.join(cells)} & {_speed(row)} \\")

@@ -56,8 +56,7 @@ MAX_CLASSES = 100
 class ClassificationData:
     """Rows with a class each: a sentence in one column, or a pair of sentences in two.
 
-    ``pairs`` are the numbers of two related rows each, such as the rows of two sentences that were
-    a pair.
+    Each of ``pairs`` has the numbers of two related rows, such as two sentences that were a pair.
     """
 
     name: str
@@ -133,10 +132,11 @@ def _labelled(
         for cell in cells[column]:
             texts.append("" if cell is None else str(cell).strip())
         columns.append(texts)
-    # Each row has its texts, followed by its class. Data sets of the Hub have the label -1 where it
-    # is unknown.
+    # Data sets of the Hub have the label -1 where it is unknown.
+    unknown_labels = UNSURE | {"-1"}
+    # Each row has its texts, followed by its class.
     rows = list(zip(*columns, strict=True))
-    complete = [row for row in rows if all(row) and row[-1].lower() not in UNSURE | {"-1"}]
+    complete = [row for row in rows if all(row) and row[-1].lower() not in unknown_labels]
     notes = []
     if len(complete) < len(rows):
         notes.append(
@@ -238,7 +238,7 @@ def _features(
             vectors = scipy.sparse.csr_matrix(features)
     # A sum is finite only if all features of the row are.
     sums = np.asarray(vectors.sum(axis=1)).ravel()
-    is_left_out, note = without_score(model, data.columns, [{"": sums}])
+    is_left_out, note = without_score(model, data.columns, [{"sum": sums}])
     vectors = vectors[~is_left_out]
     squares = np.square(vectors) if isinstance(vectors, np.ndarray) else vectors.power(2)
     scale = np.sqrt(MEAN_SQUARED_NORM * vectors.shape[0] / max(float(squares.sum()), 1e-12))

@@ -66,21 +66,21 @@ class DiskCache:
 
     def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
         """The arrays of a key, by name; None if they are absent."""
-        name = f"{key}.npz"
         for folder in filter(None, (self.folder, self.shipped)):
+            file = folder / f"{key}.npz"
             try:
-                with np.load(folder / name, allow_pickle=False) as loaded:
+                with np.load(file, allow_pickle=False) as loaded:
                     arrays = dict(loaded)
                 if folder == self.folder:
                     # The modification time is the time of last use.
-                    os.utime(folder / name)
+                    os.utime(file)
             except FileNotFoundError:
                 continue
             except Exception as error:  # noqa: BLE001 - numpy and zipfile raise many errors for damaged files
-                log.warning("%s cannot be read and is computed anew: %s", folder / name, error)
+                log.warning("%s cannot be read and is computed anew: %s", file, error)
                 if isinstance(error, IsADirectoryError) and folder == self.folder:
                     # A folder, unlike a file, could not be overwritten.
-                    shutil.rmtree(folder / name, ignore_errors=True)
+                    shutil.rmtree(file, ignore_errors=True)
                 continue
             return arrays
         return None
@@ -166,9 +166,6 @@ class LRUCache(Generic[K, V]):
             for key in list(filter(condition, self._entries)):
                 del self._entries[key]
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._entries
-
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -177,5 +174,6 @@ def digest(parts: Iterable[str]) -> str:
     """A content key: 32 hex digits (128 bits of SHA-256) that identify these texts in this order."""
     state = hashlib.sha256()
     for part in parts:
+        # The zero byte shows where a text ends.
         state.update(part.encode("utf-8", "surrogatepass") + b"\0")
     return state.hexdigest()[:32]

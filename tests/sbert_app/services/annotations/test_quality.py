@@ -235,7 +235,7 @@ def test_pairs_are_split_into_train_dev_and_held_out_parts():
 
 
 def test_pairs_that_share_too_many_sentences_cannot_be_split():
-    with pytest.raises(InputError, match="share so many sentences"):
+    with pytest.raises(InputError, match="too many of the judged pairs share sentences"):
         quality.split([("the same", f"b{i}", 1.0) for i in range(50)], 0)
     with pytest.raises(InputError, match="training needs 40 at least"):
         quality.split([(f"a{i}", f"b{i}", 1.0) for i in range(39)], 0)
