@@ -277,7 +277,8 @@ def _with_batches(model: Model) -> Model:
 
 def model_bytes(model: Model) -> int:
     """The bytes of all arrays and tensors of a model. Shared memory counts once."""
-    return sum(dict(_storages(model, set())).values())
+    bytes_of_address = dict(_storages(model, set()))
+    return sum(bytes_of_address.values())
 
 
 def _storages(value: Any, visited: set[int]) -> Iterator[tuple[int, int]]:
