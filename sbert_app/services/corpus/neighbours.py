@@ -91,9 +91,9 @@ class Unusual:
     @property
     def hubs(self) -> np.ndarray:
         """Rows of the hubs, the hub that is found by the most sentences first."""
-        usual = self.found_by.mean() + DEVIATIONS * self.found_by.std()
+        threshold = self.found_by.mean() + DEVIATIONS * self.found_by.std()
         order = np.argsort(-self.found_by, kind="stable")
-        return order[self.found_by[order] > usual]
+        return order[self.found_by[order] > threshold]
 
     @property
     def remotest(self) -> np.ndarray:
