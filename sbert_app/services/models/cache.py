@@ -125,7 +125,7 @@ class ModelCache:
         return replace(model, name=ModelName.of_run(find_run(model.run_id, self.home)).name)
 
     def is_here(self, name: ModelName | str) -> bool:
-        """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
+        """Whether the model needs no download: it ships, is loaded, a run, random weights, or in the home folder."""
         model = ModelName.parse(name)
         if model.name in SHIPPED or any(loaded.name == model.name for loaded in self._models):
             return True
