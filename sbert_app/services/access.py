@@ -301,8 +301,9 @@ class Quota:
         used = self._used.get(visitor)
         if used is None:
             return None
-        begun = used.last if self._longest_delay else used.first
-        return used if self._clock() - begun < self._window else None
+        # With delays, the window begins anew at each use.
+        window_start = used.last if self._longest_delay else used.first
+        return used if self._clock() - window_start < self._window else None
 
 
 REGISTRY = CollectorRegistry()

@@ -303,9 +303,7 @@ def _read_whole(encoder: VectorModel, second: VectorModel, a: str, b: str) -> _R
 
 
 def _whole_side(text: str) -> Side:
-    words = []
-    for match in re.finditer(r"\S+", text):
-        words.append(Word(match[0], match.start(), match.end(), tokens=()))
+    words = [Word(match[0], *match.span(), tokens=()) for match in re.finditer(r"\S+", text)]
     return Side(text, [], words, truncated=False)
 
 

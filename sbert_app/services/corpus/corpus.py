@@ -106,11 +106,10 @@ class Corpus:
 
     def select(self, rows: Sequence[int]) -> Corpus:
         """The corpus of some sentences, without gold scores."""
-        sentences = [self.sentences[row] for row in rows]
         columns = {}
         for name, values in self.columns.items():
             columns[name] = [values[row] for row in rows]
-        return Corpus(self.name, sentences, columns)
+        return Corpus(self.name, [self.sentences[row] for row in rows], columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
         """Raises InputError if there are fewer distinct sentences; ``purpose``, such as "a map needs", begins it."""

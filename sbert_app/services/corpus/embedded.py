@@ -217,7 +217,8 @@ def fixed_sample(count: int, size: int) -> np.ndarray:
     """At most ``size`` of ``count`` rows, always the same for equal arguments: int64, ascending."""
     if count <= size:
         return np.arange(count, dtype=np.int64)
-    return np.sort(np.random.default_rng(SEED).choice(count, size, replace=False)).astype(np.int64)
+    rows = np.random.default_rng(SEED).choice(count, size, replace=False)
+    return np.sort(rows).astype(np.int64)
 
 
 def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:

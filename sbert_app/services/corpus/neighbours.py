@@ -91,9 +91,9 @@ class Unusual:
     @property
     def hubs(self) -> np.ndarray:
         """Rows of the hubs, the hub that is found by the most sentences first."""
-        most = self.found_by.mean() + DEVIATIONS * self.found_by.std()
+        threshold = self.found_by.mean() + DEVIATIONS * self.found_by.std()
         order = np.argsort(-self.found_by, kind="stable")
-        return order[self.found_by[order] > most]
+        return order[self.found_by[order] > threshold]
 
     @property
     def remotest(self) -> np.ndarray:
@@ -104,7 +104,8 @@ class Unusual:
     def outliers(self) -> np.ndarray:
         """Rows of the outliers, the remotest first."""
         low, high = np.quantile(self.closeness, (0.25, 0.75))
-        return self.remotest[self.closeness[self.remotest] < low - FENCE * (high - low)]
+        fence = low - FENCE * (high - low)
+        return self.remotest[: np.count_nonzero(self.closeness < fence)]
 
 
 def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Unusual:

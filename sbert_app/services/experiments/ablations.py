@@ -190,12 +190,9 @@ def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
 def precomputed_tables(name: str, folder: Path = SHIPPED) -> dict[str, PrecomputedTable]:
     """The tables that ship for an ablation, by their base, "" if the base varies. The default base comes last."""
     tables = {}
-    for file in sorted(folder.glob(f"{name}-*.json")):
+    for file in (*sorted(folder.glob(f"{name}-*.json")), *folder.glob(f"{name}.json")):
         table = read_document(file, PrecomputedTable)
         tables[table.base] = table
-    default = precomputed(name, folder)
-    if default is not None:
-        tables[default.base] = default
     return tables
 
 

@@ -88,6 +88,7 @@ class ExperimentRecord(BaseModel):
 
     @model_validator(mode="after")
     def _has_ablation(self) -> ExperimentRecord:
+        """Raises InputError for a sweep of an ablation that does not exist."""
         if self.kind == SWEEP:
             ablation(self.name)
         return self
@@ -230,6 +231,7 @@ class Experiment:
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
+        """The values of the finished runs, by label and seed."""
         values = {}
         for cell in self.cells:
             if cell.value is not None:
@@ -360,6 +362,7 @@ class Experiments:
 
     def create(self, record: ExperimentRecord) -> Experiment:
         """Creates an experiment without runs. `resume` queues them, and `run_here` executes them."""
+        # Raises InputError if a run could not start.
         self.estimate(record)
         words = slug(Path(record.name).stem) or "pairs"
         return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))

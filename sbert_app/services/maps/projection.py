@@ -220,6 +220,7 @@ def end_waiting(home: Path) -> None:
 
 
 def _take_waiting(home: Path) -> UmapProcess | None:
+    """The idle process of this home folder, which then no longer ends by itself; None if there is none."""
     process, timer = _waiting.pop(home, (None, None))
     if timer is not None:
         timer.cancel()

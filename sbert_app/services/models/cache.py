@@ -125,7 +125,7 @@ class ModelCache:
         return replace(model, name=ModelName.of_run(find_run(model.run_id, self.home)).name)
 
     def is_here(self, name: ModelName | str) -> bool:
-        """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
+        """Whether the model needs no download: it ships, is loaded, a run, random weights, or in the home folder."""
         model = ModelName.parse(name)
         if model.name in SHIPPED or any(loaded.name == model.name for loaded in self._models):
             return True
@@ -278,7 +278,8 @@ def _with_batches(model: Model) -> Model:
 
 def model_bytes(model: Model) -> int:
     """The bytes of all arrays and tensors of a model. Shared memory counts once."""
-    return sum(dict(_storages(model, set())).values())
+    bytes_of_address = dict(_storages(model, set()))
+    return sum(bytes_of_address.values())
 
 
 def _storages(value: Any, visited: set[int]) -> Iterator[tuple[int, int]]:

@@ -70,7 +70,7 @@ class RunRecord:
     def write(self, folder: Path) -> None:
         """Writes the record atomically. Raises OSError if the disk is full."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
-        # A reason quotes the wrong input.
+        # A reason may quote input that UTF-8 cannot encode.
         write_bytes(folder / "run.json", text.encode(errors="replace"))
 
 
@@ -189,7 +189,7 @@ class Preset:
         return RunConfig(**self.fields())
 
     def fields(self) -> dict[str, Any]:
-        """A value for each field of a config, except data that the user has to select."""
+        """A value for each field of a config; "" for data that the user has to select."""
         return RunConfig("regression", pooling="mean").to_dict() | self.values
 
 
@@ -199,7 +199,7 @@ PRESET_GROUPS = ("My own data", "Try it", "The paper", "From scratch")
 
 
 def two_stage_base(runs: Iterable[Run]) -> str:
-    """The newest run on NLI data that has a model, or else the default base."""
+    """The first of the runs on NLI data that has a model, or else the default base."""
     for run in runs:
         if run.has_model and run.config.train_data.partition(":")[0] in NLI:
             return str(ModelName.of_run(run.id))
