@@ -101,7 +101,7 @@ class _Page:
             with gr.Column(scale=5, min_width=460):
                 self._build_results()
         self.duplicates = results.Duplicates(services, self.job)
-        self.panel.hold([self.go, *self.results, self.duplicates.section])
+        self.panel.hold([self.go, *self.result_outputs, self.duplicates.section])
         sections = {
             "The file": [self.panel.table],
             "Scores": [self.status, self.cards, self.histogram, self.scatter, self.disagreements],
@@ -157,7 +157,7 @@ class _Page:
             elem_id="bulk-disagreements",
         ) as self.fold:
             self.disagreements = gr.HTML(elem_id="disagreements")
-        self.results = [
+        self.result_outputs = [
             self.status,
             self.as_file,
             self.as_parquet,
@@ -172,7 +172,7 @@ class _Page:
     def wire(self) -> None:
         models = self.models.pickers
         score_outputs = [
-            *self.results,
+            *self.result_outputs,
             self.disagreements,
             self.go,
             self.halt,
