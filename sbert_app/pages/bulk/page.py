@@ -14,7 +14,7 @@ import gradio as gr
 
 from sbert_app.figures import compare as figures
 from sbert_app.pages.bulk import results
-from sbert_app.pages.bulk.models import USUAL, Models
+from sbert_app.pages.bulk.models import USUAL_MODELS, Models
 from sbert_app.pages.components.events import (
     Questions,
     Update,
@@ -304,7 +304,7 @@ class _Page:
                 # Score has been pressed.
                 yield from self._watch(job, table, threshold)
             return
-        if not pairs_token and models == USUAL:
+        if not pairs_token and models == USUAL_MODELS:
             # The scores of the example ship with the app.
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
             yield {**common, **self._of_table(table), self.job: shipped.id}

@@ -43,13 +43,13 @@ TOKENS_TERM = (
     "A score from the tokens of both sentences. It is not on the scale of people’s judgements."
 )
 # Labels of the axis that are nearer to each other than this, in points, are put on different lines.
-NEAR = 1.7
+LABEL_WIDTH = 1.7
 # The maximum length of a query, in characters. Servers and proxies refuse addresses of more than
 # about 8,000.
 LONGEST_LINK = 4_000
 # If the average word is longer than this, in characters, the text does not separate its words by
 # white space.
-LONGEST_WORDS = 10
+LONGEST_WORD = 10
 MEASURING = "calibrating …"
 NOT_MEASURED = "not calibrated for this model"
 # The maximum number of unknown words that are named.
@@ -488,7 +488,7 @@ def _levels(places: Sequence[float | None]) -> list[int]:
     labels = [(place, label) for label, place in enumerate(places) if place is not None]
     # From left to right, each label takes the lowest line on which there is room.
     for place, label in sorted(labels):
-        level = next(level for level, end in enumerate(ends) if place - end >= NEAR)
+        level = next(level for level, end in enumerate(ends) if place - end >= LABEL_WIDTH)
         levels[label] = level
         ends[level] = place
     return levels
@@ -602,7 +602,7 @@ def _cut(comparison: Comparison) -> str:
             continue
         count = len(side.text.split())
         # Chinese and Japanese do not separate words by spaces, so their words are not counted.
-        has_words = len(side.text) < LONGEST_WORDS * count
+        has_words = len(side.text) < LONGEST_WORD * count
         part = "beginning"
         if has_words and side.unread < count:
             part = f"first {format_count(count - side.unread, 'word')}"
