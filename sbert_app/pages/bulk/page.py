@@ -272,7 +272,7 @@ class _Page:
         job = None
         try:
             if file_token := query.get("file"):
-                yield {**common, **self._open_sent(file_token, job_ids)}
+                yield common | self._open_sent(file_token, job_ids)
                 return
             if job_id:
                 job = self.jobs.get(job_id)
@@ -295,11 +295,7 @@ class _Page:
             columns = None
             if first and {"", *table.columns, NO_JUDGEMENT}.issuperset((first, second, target)):
                 columns = (first, second, target)
-            yield {
-                **common,
-                **self._of_job(job, table, columns),
-                **self.models.unchanged(*models),
-            }
+            yield common | self._of_job(job, table, columns) | self.models.unchanged(*models)
             if job.state != State.OPENED:
                 # Score has been pressed.
                 yield from self._watch(job, table, threshold)
@@ -310,7 +306,7 @@ class _Page:
             yield {**common, **self._of_table(table), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
             return
-        yield {**common, **self._of_table(table)}
+        yield common | self._of_table(table)
         needed = [model or DEFAULT_MODEL]
         if cross != NO_CROSS_ENCODER:
             needed.append(cross)
@@ -336,7 +332,7 @@ class _Page:
             job, table = self._open_copy(Path(path), None, None)
         except UserFacingError as error:
             return self._unusable(error)
-        return {**self._of_job(job, table), **self._job_list([job.id, *job_ids])}
+        return self._of_job(job, table) | self._job_list([job.id, *job_ids])
 
     def reopen(self, job_id: str | None, encoding: str, sheet: str | None) -> Update:
         """Reads the file in another encoding, or another sheet."""
@@ -354,10 +350,7 @@ class _Page:
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
-        update = {
-            **self._of_job(job, table, file.columns),
-            **self._job_list([job.id, *job_ids]),
-        }
+        update = self._of_job(job, table, file.columns) | self._job_list([job.id, *job_ids])
         if file.read_as:
             update[self.panel.read_as] = gr.update(value=file.read_as)
         return update
@@ -463,10 +456,8 @@ class _Page:
         try:
             for event in self.jobs.follow(job.id):
                 if isinstance(event, ScoreSummary):
-                    yield {
-                        **self._finished(event, table, address_id, threshold),
-                        **self._buttons(running=False),
-                    }
+                    finished = self._finished(event, table, address_id, threshold)
+                    yield finished | self._buttons(running=False)
                 else:
                     yield {
                         self.status: results.progress(event, address_id),

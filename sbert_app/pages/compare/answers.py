@@ -92,9 +92,9 @@ class Question:
         second: str | None,
     ) -> Question:
         """Returns the question in the fields of the page. Raises InputError for an invalid name of the first model."""
-        if cross is None or cross == NO_CROSS_ENCODER:
+        if cross == NO_CROSS_ENCODER:
             cross = ""
-        return cls(a, b, named_model(model), pooling, cross, second or "")
+        return cls(a, b, named_model(model), pooling, cross or "", second or "")
 
     @property
     def models(self) -> list[ModelName]:

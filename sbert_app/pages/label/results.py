@@ -120,7 +120,7 @@ class Results:
         training: Update = {self.training: "", self.timer: gr.Timer(active=False)}
         if project:
             training = self.progress(project.id)
-        return {**self.after_rating(project, rater), **training}
+        return self.after_rating(project, rater) | training
 
     def score(self, project_id: str) -> Any:
         """Renders the figures of the project's model with their intervals, or an error."""
