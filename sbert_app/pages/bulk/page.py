@@ -329,7 +329,7 @@ class _Page:
             table = open_table(EXAMPLE)
             return {**self._of_table(table), self.status: lead(PRESS_SCORE)}
         try:
-            job, table = self._open_copy(Path(path), None, None)
+            job, table = self._open_copy(Path(path))
         except UserFacingError as error:
             return self._unusable(error)
         return self._of_job(job, table) | self._job_list([job.id, *job_ids])
@@ -356,7 +356,7 @@ class _Page:
         return update
 
     def _open_copy(
-        self, path: Path, encoding: str | None, sheet: str | None
+        self, path: Path, encoding: str | None = None, sheet: str | None = None
     ) -> tuple[ScoreJob, OpenedTable]:
         """Makes a job with a copy of a file and opens the copy. Raises InputError, without a job, if that fails."""
         job = self.jobs.open(path, encoding, sheet)

@@ -293,7 +293,9 @@ class Duplicates:
 
         def has_nothing_to_apply(job: str | None, threshold: float | None) -> bool:
             """Whether the address has no threshold, or the file no scores."""
-            return threshold is None or not job or self.services.scoring.get(job).summary is None
+            if threshold is None or not job:
+                return True
+            return self.services.scoring.get(job).summary is None
 
         inputs = [self.job, self.threshold]
         empty = dict.fromkeys(self.downloads, hidden())

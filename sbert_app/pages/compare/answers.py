@@ -253,7 +253,8 @@ def result(
     """Renders everything about a pair: the scores on one axis and as figures, their reason, and the details.
 
     Args:
-        curves: for each comparison, the calibration by pooling; None for a pooling without one.
+        curves: for each of `Answer.comparisons`, the calibration by pooling; None for a pooling
+            without one.
         is_measuring: whether missing curves are being measured.
         errors: what went wrong, as HTML.
     """
@@ -304,7 +305,10 @@ def result(
 def _cards(
     answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], is_measuring: bool
 ) -> list[ScoreCard]:
-    """Returns a card for each score. A card with the same meaning as an earlier one is marked."""
+    """Returns a card for each score. A card with the same meaning as an earlier one is marked.
+
+    The arguments are explained at `result`.
+    """
     first = answer.comparison
     second = answer.second
     example = answer.example

@@ -276,6 +276,7 @@ class TwoSentences:
             if isinstance(last, Answer) and last.inputs == inputs and not last.errors:
                 # The page shows this answer already.
                 return {self.answer: gr.skip()}
+            # The address of the page, or of an app on this machine if the browser does not send it.
             base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]
             answer = compute(models, inputs, random_pair, base_url)
         except UserFacingError as error:

@@ -188,7 +188,7 @@ class Results:
             return note, False
         run = store.get(training.run)
         if run.state in AT_WORK:
-            return training_state(project, run, training, None), True
+            return training_state(project, run, training, comparison=None), True
         key = (run.id, run.record.ended)
         comparison = self.comparisons.get(key)
         if comparison is None and run.has_model:
