@@ -17,14 +17,14 @@ from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 
-USUAL = (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
+USUAL_MODELS = (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
 
 
 class Models:
     """The three pickers in a fold. Their values are in the address and in the title of the fold."""
 
     def __init__(self, services: Services) -> None:
-        with gr.Accordion(_title(*USUAL), open=False, elem_id="bulk-models") as self.fold:
+        with gr.Accordion(_title(*USUAL_MODELS), open=False, elem_id="bulk-models") as self.fold:
             self.model, self.pooling = model_and_pooling(services, "bulk")
             self.cross = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="bulk-cross")
         self.pickers = [self.model, self.pooling, self.cross]
@@ -59,7 +59,7 @@ class Models:
 
     def unchanged(self, *values: str | None) -> Update:
         """Returns the update that leaves a picker alone if its value is not the usual one, as in an address."""
-        choices = zip(self.pickers, values, USUAL, strict=True)
+        choices = zip(self.pickers, values, USUAL_MODELS, strict=True)
         return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 
 

@@ -14,7 +14,7 @@ import gradio as gr
 
 from sbert_app.figures import compare as figures
 from sbert_app.pages.bulk import results
-from sbert_app.pages.bulk.models import USUAL, Models
+from sbert_app.pages.bulk.models import USUAL_MODELS, Models
 from sbert_app.pages.components.events import (
     Questions,
     Update,
@@ -101,7 +101,7 @@ class _Page:
             with gr.Column(scale=5, min_width=460):
                 self._build_results()
         self.duplicates = results.Duplicates(services, self.job)
-        self.panel.hold([self.go, *self.results, self.duplicates.section])
+        self.panel.hold([self.go, *self.result_outputs, self.duplicates.section])
         sections = {
             "The file": [self.panel.table],
             "Scores": [self.status, self.cards, self.histogram, self.scatter, self.disagreements],
@@ -157,7 +157,7 @@ class _Page:
             elem_id="bulk-disagreements",
         ) as self.fold:
             self.disagreements = gr.HTML(elem_id="disagreements")
-        self.results = [
+        self.result_outputs = [
             self.status,
             self.as_file,
             self.as_parquet,
@@ -172,7 +172,7 @@ class _Page:
     def wire(self) -> None:
         models = self.models.pickers
         score_outputs = [
-            *self.results,
+            *self.result_outputs,
             self.disagreements,
             self.go,
             self.halt,
@@ -272,7 +272,7 @@ class _Page:
         job = None
         try:
             if file_token := query.get("file"):
-                yield {**common, **self._open_sent(file_token, job_ids)}
+                yield common | self._open_sent(file_token, job_ids)
                 return
             if job_id:
                 job = self.jobs.get(job_id)
@@ -295,22 +295,18 @@ class _Page:
             columns = None
             if first and {"", *table.columns, NO_JUDGEMENT}.issuperset((first, second, target)):
                 columns = (first, second, target)
-            yield {
-                **common,
-                **self._of_job(job, table, columns),
-                **self.models.unchanged(*models),
-            }
+            yield common | self._of_job(job, table, columns) | self.models.unchanged(*models)
             if job.state != State.OPENED:
                 # Score has been pressed.
                 yield from self._watch(job, table, threshold)
             return
-        if not pairs_token and models == USUAL:
+        if not pairs_token and models == USUAL_MODELS:
             # The scores of the example ship with the app.
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
             yield {**common, **self._of_table(table), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
             return
-        yield {**common, **self._of_table(table)}
+        yield common | self._of_table(table)
         needed = [model or DEFAULT_MODEL]
         if cross != NO_CROSS_ENCODER:
             needed.append(cross)
@@ -333,10 +329,10 @@ class _Page:
             table = open_table(EXAMPLE)
             return {**self._of_table(table), self.status: lead(PRESS_SCORE)}
         try:
-            job, table = self._open_copy(Path(path), None, None)
+            job, table = self._open_copy(Path(path))
         except UserFacingError as error:
             return self._unusable(error)
-        return {**self._of_job(job, table), **self._job_list([job.id, *job_ids])}
+        return self._of_job(job, table) | self._job_list([job.id, *job_ids])
 
     def reopen(self, job_id: str | None, encoding: str, sheet: str | None) -> Update:
         """Reads the file in another encoding, or another sheet."""
@@ -354,16 +350,13 @@ class _Page:
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
-        update = {
-            **self._of_job(job, table, file.columns),
-            **self._job_list([job.id, *job_ids]),
-        }
+        update = self._of_job(job, table, file.columns) | self._job_list([job.id, *job_ids])
         if file.read_as:
             update[self.panel.read_as] = gr.update(value=file.read_as)
         return update
 
     def _open_copy(
-        self, path: Path, encoding: str | None, sheet: str | None
+        self, path: Path, encoding: str | None = None, sheet: str | None = None
     ) -> tuple[ScoreJob, OpenedTable]:
         """Makes a job with a copy of a file and opens the copy. Raises InputError, without a job, if that fails."""
         job = self.jobs.open(path, encoding, sheet)
@@ -463,10 +456,8 @@ class _Page:
         try:
             for event in self.jobs.follow(job.id):
                 if isinstance(event, ScoreSummary):
-                    yield {
-                        **self._finished(event, table, address_id, threshold),
-                        **self._buttons(running=False),
-                    }
+                    finished = self._finished(event, table, address_id, threshold)
+                    yield finished | self._buttons(running=False)
                 else:
                     yield {
                         self.status: results.progress(event, address_id),

@@ -32,7 +32,7 @@ LONGEST_NOTE = 300
 SHOWN_ROWS = 5
 SHOWN_COLUMNS = 12
 # The threshold of a file without gold scores.
-USUAL = 0.8
+USUAL_THRESHOLD = 0.8
 REMEMBER = "(threshold) => window.nameInAddress(['bulk-threshold'], [threshold])"
 INTRO = (
     "A row matches if its cosine is at least the threshold. Sentences that are connected by matches form a group of "
@@ -220,10 +220,10 @@ def _card(
 def suggested(report: ScoreReport | None) -> float:
     """Returns the threshold that the gold scores of a file suggest, or the usual one."""
     if report is None or report.decision is None:
-        return USUAL
+        return USUAL_THRESHOLD
     choice = safest(report.decision.decision.choices)
     if not choice.exists:
-        return USUAL
+        return USUAL_THRESHOLD
     # Rounded up to the next step of the slider. `round` removes the error of floating point: 100 *
     # 0.55 is a little more than 55, and would become 56.
     return ceil(round(100 * choice.threshold.value, 6)) / 100
@@ -238,7 +238,7 @@ class Duplicates:
         # Set by the slider below the histograms and by the table of thresholds. It stands outside
         # of the section, because Gradio would show it with the section.
         self.threshold = gr.Textbox(
-            str(USUAL), label="Threshold", visible="hidden", elem_id="bulk-threshold"
+            str(USUAL_THRESHOLD), label="Threshold", visible="hidden", elem_id="bulk-threshold"
         )
         with gr.Column(visible=False, elem_id="duplicates") as self.section:
             gr.HTML(messages.section("Matches and duplicates"))
@@ -293,7 +293,9 @@ class Duplicates:
 
         def has_nothing_to_apply(job: str | None, threshold: float | None) -> bool:
             """Whether the address has no threshold, or the file no scores."""
-            return threshold is None or not job or self.services.scoring.get(job).summary is None
+            if threshold is None or not job:
+                return True
+            return self.services.scoring.get(job).summary is None
 
         inputs = [self.job, self.threshold]
         empty = dict.fromkeys(self.downloads, hidden())

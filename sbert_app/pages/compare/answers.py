@@ -43,13 +43,13 @@ TOKENS_TERM = (
     "A score from the tokens of both sentences. It is not on the scale of people’s judgements."
 )
 # Labels of the axis that are nearer to each other than this, in points, are put on different lines.
-NEAR = 1.7
+LABEL_WIDTH = 1.7
 # The maximum length of a query, in characters. Servers and proxies refuse addresses of more than
 # about 8,000.
 LONGEST_LINK = 4_000
 # If the average word is longer than this, in characters, the text does not separate its words by
 # white space.
-LONGEST_WORDS = 10
+LONGEST_WORD = 10
 MEASURING = "calibrating …"
 NOT_MEASURED = "not calibrated for this model"
 # The maximum number of unknown words that are named.
@@ -92,9 +92,9 @@ class Question:
         second: str | None,
     ) -> Question:
         """Returns the question in the fields of the page. Raises InputError for an invalid name of the first model."""
-        if cross is None or cross == NO_CROSS_ENCODER:
+        if cross == NO_CROSS_ENCODER:
             cross = ""
-        return cls(a, b, named_model(model), pooling, cross, second or "")
+        return cls(a, b, named_model(model), pooling, cross or "", second or "")
 
     @property
     def models(self) -> list[ModelName]:
@@ -253,7 +253,8 @@ def result(
     """Renders everything about a pair: the scores on one axis and as figures, their reason, and the details.
 
     Args:
-        curves: for each comparison, the calibration by pooling; None for a pooling without one.
+        curves: for each of `Answer.comparisons`, the calibration by pooling; None for a pooling
+            without one.
         is_measuring: whether missing curves are being measured.
         errors: what went wrong, as HTML.
     """
@@ -304,7 +305,10 @@ def result(
 def _cards(
     answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], is_measuring: bool
 ) -> list[ScoreCard]:
-    """Returns a card for each score. A card with the same meaning as an earlier one is marked."""
+    """Returns a card for each score. A card with the same meaning as an earlier one is marked.
+
+    The arguments are explained at `result`.
+    """
     first = answer.comparison
     second = answer.second
     example = answer.example
@@ -488,7 +492,7 @@ def _levels(places: Sequence[float | None]) -> list[int]:
     labels = [(place, label) for label, place in enumerate(places) if place is not None]
     # From left to right, each label takes the lowest line on which there is room.
     for place, label in sorted(labels):
-        level = next(level for level, end in enumerate(ends) if place - end >= NEAR)
+        level = next(level for level, end in enumerate(ends) if place - end >= LABEL_WIDTH)
         levels[label] = level
         ends[level] = place
     return levels
@@ -602,7 +606,7 @@ def _cut(comparison: Comparison) -> str:
             continue
         count = len(side.text.split())
         # Chinese and Japanese do not separate words by spaces, so their words are not counted.
-        has_words = len(side.text) < LONGEST_WORDS * count
+        has_words = len(side.text) < LONGEST_WORD * count
         part = "beginning"
         if has_words and side.unread < count:
             part = f"first {format_count(count - side.unread, 'word')}"

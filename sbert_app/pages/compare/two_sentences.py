@@ -261,6 +261,7 @@ class TwoSentences:
             inputs = Question.parse(*fields)
             picked_pooling = inputs.pooling
             if not all(map(models.is_here, inputs.models)):
+                # The progress of a download, or a question, takes the place of the answer.
                 questions[SHOWN] = None
                 is_stopped = tuple(fields) == stopped
                 return self._without_models(inputs, is_stopped, questions)
@@ -268,12 +269,14 @@ class TwoSentences:
             if str(model) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
                 inputs = replace(inputs, pooling=models.get(model, VectorModel).pooling)
-            if not waits and inputs.cross and not models.has(inputs.cross):
+            is_loading = bool(inputs.cross) and not models.has(inputs.cross)
+            if is_loading and not waits:
                 inputs = replace(inputs, cross="")
             last = questions.get(SHOWN)
             if isinstance(last, Answer) and last.inputs == inputs and not last.errors:
                 # The page shows this answer already.
                 return {self.answer: gr.skip()}
+            # The address of the page, or of an app on this machine if the browser does not send it.
             base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]
             answer = compute(models, inputs, random_pair, base_url)
         except UserFacingError as error:

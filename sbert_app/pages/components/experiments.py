@@ -104,7 +104,7 @@ class ExperimentPanel:
             self.timer,
         ]
         names = [] if name is None else [name]
-        look = partial(self.look, show, len(names))
+        look = partial(self.look, show=show, has_name=name is not None)
         inputs = [self.selected, *names, *others]
         show_on = follow(self.timer, look, inputs, [*components, *outputs])
         picked = self.picker.input(
@@ -131,17 +131,17 @@ class ExperimentPanel:
         return show_on
 
     def look(
-        self, show: Show, name_count: int, selected: str | None, *values: Any
+        self, selected: str | None, *values: Any, show: Show, has_name: bool
     ) -> dict[Any, Any]:
         """Returns the states of all components for the selected experiment, or for the newest one.
 
         Args:
+            values: the name of the ablation if it ``has_name``, and the values of the other
+                components of `wire`.
             show: the argument of `wire`.
-            name_count: 1 if the first of ``values`` is the name of an ablation, 0 if `wire` got no
-                component for it.
-            values: the name, and the values of the other components of `wire`.
         """
-        candidates = self.experiments.list(self.kind, *values[:name_count])
+        name = values[0] if has_name else None
+        candidates = self.experiments.list(self.kind, name)
         damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)

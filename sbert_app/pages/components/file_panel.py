@@ -647,6 +647,7 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
         table = _open_once(path, None, sheet or None, version)
         is_doubtful = not table.is_plain
     except UnknownSheetError:
+        # The workbook opens at its default sheet.
         return _open_once(path, None, None, version)
     except UnknownEncodingError:
         if not encoding:

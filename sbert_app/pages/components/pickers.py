@@ -267,12 +267,12 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
 
 # ---------------------------------------------- dimensions, prompt and precision of a model
 
-ALL = "all"
+ALL_DIMENSIONS = "all"
 AS_FOLDER = "as the model's folder says"
 NO_PROMPT = "none"
 # The beginning of a choice that is the name of a prompt. Other texts are prompts themselves.
 BY_NAME = "name: "
-DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
+DIMENSIONS = (ALL_DIMENSIONS, "512", "256", "128", "64", "32")
 ROLES_LABEL = "first: query, second: document"
 
 
@@ -318,7 +318,7 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
             # The page shows the error beside its answer.
             return gr.skip(), gr.skip(), gr.skip()
         prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
-        return str(parsed.dimension or ALL), prompts, parsed.dtype or AUTO
+        return str(parsed.dimension or ALL_DIMENSIONS), prompts, parsed.dtype or AUTO
 
     controls = [dimension, prompt, precision]
     options = event_options(queue=False, trigger_mode="multiple")
@@ -331,10 +331,11 @@ def _with_settings(
     name: str | None, dimension: str | None, prompt: str | None, precision: str | None
 ) -> Any:
     """Returns the name of the model with these settings. Raises gr.Error if one of them is invalid."""
-    text = (dimension or ALL).strip()
-    if text != ALL and not text.isdecimal():
+    text = (dimension or ALL_DIMENSIONS).strip()
+    if text != ALL_DIMENSIONS and not text.isdecimal():
         raise gr.Error(
-            f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False
+            f"dimensions are {text!r}, but must be a whole number or {ALL_DIMENSIONS!r}",
+            print_exception=False,
         )
     try:
         parsed = ModelName.parse(name or DEFAULT_MODEL)
@@ -350,7 +351,7 @@ def _with_settings(
         prompt_text = prompt
     model = ModelName(
         parsed.name,
-        dimension=None if text == ALL else int(text),
+        dimension=None if text == ALL_DIMENSIONS else int(text),
         prompt=prompt_text,
         prompt_name=prompt_name,
         dtype=None if precision == AUTO else precision,

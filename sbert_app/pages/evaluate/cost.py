@@ -20,7 +20,7 @@ from training.names import ModelName
 from training.quantization import PRECISIONS
 
 # The points of ρ ×100 that the recommended size may lose.
-NEAR = 1.0
+MOST_LOSS = 1.0
 INTRO = (
     "A million vectors of 384 numbers in float32 take 1.5 GB. How much quality do smaller vectors cost? Each vector is "
     "cut after its first numbers and stored in float32, bf16, int8 and binary. Only models with Matryoshka training "
@@ -50,9 +50,11 @@ def build(services: Services) -> None:
     def result(costs: CostTable, model: ModelName, origin: str) -> Update:
         """Shows a measurement. ``origin`` says where it comes from, such as "Measured now"."""
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
-        smallest = costs.smallest_within(NEAR)
+        smallest = costs.smallest_within(MOST_LOSS)
         return {
-            tab.status: macro("evaluate/cost_summary")(costs, model.label, smallest, labels, NEAR),
+            tab.status: macro("evaluate/cost_summary")(
+                costs, model.label, smallest, labels, MOST_LOSS
+            ),
             figure: visible(quality_and_size(costs)),
             table: render(
                 "evaluate/templates/cost_table.html",

@@ -89,7 +89,7 @@ class _ErrorAnalysisTab:
         pair_outputs = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
             opened = radio.input(
-                partial(self.explain, other),
+                partial(self.explain, other=other),
                 [self.analysis, radio],
                 pair_outputs,
                 **event_options(trigger_mode="always_last"),
@@ -152,7 +152,7 @@ class _ErrorAnalysisTab:
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
 
-    def explain(self, other: gr.Radio, analysis: _Analysis | None, row: int | None) -> Update:
+    def explain(self, analysis: _Analysis | None, row: int | None, *, other: gr.Radio) -> Update:
         """Explains the pair whose ``row`` is chosen in one list, and clears the choice in the ``other`` list."""
         if analysis is None or row is None:
             return {self.pair: gr.skip()}

@@ -52,7 +52,7 @@ def build(services: Services) -> None:
     pickers = ModelAndData(
         services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS
     )
-    title = _settings(LEAST_PRECISION, MATCH_FROM)
+    title = _settings_title(LEAST_PRECISION, MATCH_FROM)
     with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
         precision = gr.Number(
             LEAST_PRECISION,
@@ -98,7 +98,7 @@ def build(services: Services) -> None:
     for control in controls:
         # Gradio answers the last change of a number that is being typed, so the title ends up right.
         control.change(
-            lambda *values: gr.Accordion(label=_settings(*values)),
+            lambda *values: gr.Accordion(label=_settings_title(*values)),
             controls,
             settings,
             **event_options(queue=False),
@@ -194,7 +194,7 @@ def _model_before(model: str | None, threshold: float | None) -> ModelThreshold 
     return ModelThreshold(ModelName.parse(name), threshold)
 
 
-def _settings(precision: float | None, match_from: float | None) -> str:
+def _settings_title(precision: float | None, match_from: float | None) -> str:
     return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
 
 

@@ -120,7 +120,7 @@ class Results:
         training: Update = {self.training: "", self.timer: gr.Timer(active=False)}
         if project:
             training = self.progress(project.id)
-        return {**self.after_rating(project, rater), **training}
+        return self.after_rating(project, rater) | training
 
     def score(self, project_id: str) -> Any:
         """Renders the figures of the project's model with their intervals, or an error."""
@@ -188,7 +188,7 @@ class Results:
             return note, False
         run = store.get(training.run)
         if run.state in AT_WORK:
-            return training_state(project, run, training, None), True
+            return training_state(project, run, training, comparison=None), True
         key = (run.id, run.record.ended)
         comparison = self.comparisons.get(key)
         if comparison is None and run.has_model:

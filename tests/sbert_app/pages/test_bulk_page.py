@@ -6,7 +6,7 @@ import gradio as gr
 import pytest
 from bag_encoder import AnyModel
 
-from sbert_app.pages.bulk.models import USUAL
+from sbert_app.pages.bulk.models import USUAL_MODELS
 from sbert_app.pages.bulk.page import _Page
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -112,12 +112,14 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 
     models = page.models
     query = SimpleNamespace(query_params={"job": job})
-    of_job = merged(page.visit(query, *USUAL, []))
+    of_job = merged(page.visit(query, *USUAL_MODELS, []))
     assert (of_job[models.model], of_job[models.cross]) == ("bag", "none")
     # A model that is in the address, or that a person has chosen, stays.
     assert seen[models.model] == gr.skip()
     assert seen[models.cross] == "none"
-    assert [*page.visit_first(query, {"": object()}, *USUAL, [])] == [{page.status: gr.skip()}]
+    assert [*page.visit_first(query, {"": object()}, *USUAL_MODELS, [])] == [
+        {page.status: gr.skip()}
+    ]
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]
