@@ -110,11 +110,11 @@ class BoundedEvents:
         self._note(key)
         answer = bytearray()
 
-        async def sending(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             answer.extend(message.get("body", b""))
             await send(message)
 
-        await self.app(scope, replay(body, receive), sending)
+        await self.app(scope, replay(body, receive), send_and_record)
         try:
             event = str(json.loads(answer)["event_id"])
         except (ValueError, KeyError, TypeError):

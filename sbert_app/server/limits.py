@@ -132,7 +132,7 @@ class BodyLimits:
             await self._check_room(scope, length or most)
             _, _, boundary = headers.get("content-type", "").partition("boundary=")
             boundary = boundary.partition(";")[0].strip().strip('"')
-            await self.app(scope, _limited(receive, most, boundary), send)
+            await self.app(scope, _limit_upload(receive, most, boundary), send)
             return
         body = await _read(receive, most)
         # None: the client has disconnected.
@@ -262,7 +262,7 @@ def _check_body(body: bytes, path: str) -> bytes:
     return body
 
 
-def _limited(receive: Receive, most: int, boundary: str) -> Receive:
+def _limit_upload(receive: Receive, most: int, boundary: str) -> Receive:
     """Returns a ``receive`` that fails if an upload is too large or cut off, so that Gradio removes its files."""
     # A boundary comes before each file and after the last one.
     mark = f"--{boundary}".encode("latin-1", "replace")
@@ -271,7 +271,7 @@ def _limited(receive: Receive, most: int, boundary: str) -> Receive:
     # The last bytes of the messages before, which are one byte shorter than a boundary.
     end = b""
 
-    async def limited() -> Message:
+    async def receive_limited() -> Message:
         nonlocal size, num_marks, end
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -292,18 +292,18 @@ def _limited(receive: Receive, most: int, boundary: str) -> Receive:
             )
         return message
 
-    return limited
+    return receive_limited
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
     """Returns a ``receive`` that delivers a body that has been read, and then the messages of ``receive``."""
     delivered = False
 
-    async def delivering() -> Message:
+    async def receive_replay() -> Message:
         nonlocal delivered
         if delivered:
             return await receive()
         delivered = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return delivering
+    return receive_replay

@@ -97,13 +97,13 @@ class LoginRequired:
         headers = Headers(scope=scope)
         if scope["path"] in OPEN_PATHS or self.account.admits(headers):
 
-            async def sending(message: Message) -> None:
+            async def send_uncached(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     # After the logout, a browser must not show a page that it has kept.
                     MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
                 await send(message)
 
-            await self.app(scope, receive, sending)
+            await self.app(scope, receive, send_uncached)
         elif scope.get("method") == "GET" and "text/html" in headers.get("accept", ""):
             wanted_page = scope["path"]
             if scope["query_string"]:

@@ -85,8 +85,8 @@ class Pages:
         is_page = name in PAGES
         path_in_page = f"/{rest}" if is_page else path
         if not is_open(scope["method"], path_in_page):
-            unknown = _not_found(Request(scope), self._services.settings.root_path)
-            await unknown(scope, receive, send)
+            not_found = _not_found(Request(scope), self._services.settings.root_path)
+            await not_found(scope, receive, send)
             return
         scope = without_deep_link(scope)
         if is_page:
