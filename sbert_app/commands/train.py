@@ -252,7 +252,11 @@ def _train_seeds(
                 f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume"
             )
     with clean_stdout():
-        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds)).id
+        if resume:
+            experiment_id = resume
+        else:
+            record = new_seeds(_config(store, settings), seeds)
+            experiment_id = experiments.create(record).id
         print(f"experiment {experiment_id}", file=sys.stderr)
         experiment = run_experiment(experiments, experiment_id, cluster, "train")
     record = experiment.record

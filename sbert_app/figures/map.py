@@ -116,7 +116,7 @@ Colouring = Labels | Scale | None
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
-    """Lines between the points of pairs, rows (P, 2). Lines that are not ``strong`` are hidden at first."""
+    """Lines between the points of pairs, rows (P, 2). Only ``strong`` lines are visible at first."""
 
     title: str
     rows: np.ndarray

@@ -37,6 +37,7 @@ class WaitingEvents:
     """The ids of the waiting events, with the addresses of their visitors."""
 
     def __init__(self) -> None:
+        # The address, and the time since when the event is counted.
         self._waiting: dict[str, tuple[str, float]] = {}
         # Events whose turn came before Gradio answered with their ids.
         self._early: set[str] = set()

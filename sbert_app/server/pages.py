@@ -61,6 +61,7 @@ class Pages:
     def __init__(self, services: Services, middleware: list[Middleware]) -> None:
         self._services = services
         self._middleware = middleware
+        # Ends the lifespans of the pages with that of the app.
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
