@@ -201,6 +201,7 @@ def _configure_output(debug: bool) -> None:
     """Silences libraries, and logs to stderr: from level INFO on a terminal, from WARNING elsewhere."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
+            # The encoding of a terminal may lack a character, for which ? is printed.
             stream.reconfigure(errors="replace")
     app_logger = logging.getLogger("sbert_lab")
     level = logging.INFO if debug or sys.stderr.isatty() else logging.WARNING

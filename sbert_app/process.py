@@ -49,7 +49,7 @@ def configure_process() -> None:
     try:
         Path.home()
     except RuntimeError:
-        # The user of a container may have no home, where libraries look for their caches.
+        # The user of a container may have no home, but libraries look for their caches there.
         os.environ["HOME"] = os.environ.get("SBERT_HOME") or "/nonexistent"
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 

@@ -140,6 +140,7 @@ class Settings(BaseModel):
         user, _, password = value.partition(":")
         if user and password:
             return user, password
+        # A text is refused, because it is not a pair.
         return value
 
     @field_validator(

@@ -74,17 +74,17 @@ class BodyLimits:
 
     Args:
         folder: the folder of uploads and results.
-        of_upload: the maximum size of an upload in bytes.
-        of_folder: the maximum size of ``folder`` in bytes.
+        max_upload: the maximum size of an upload in bytes.
+        max_folder: the maximum size of ``folder`` in bytes.
     """
 
-    def __init__(self, app: ASGIApp, folder: Path, of_upload: int, of_folder: int) -> None:
+    def __init__(self, app: ASGIApp, folder: Path, max_upload: int, max_folder: int) -> None:
         self.app = app
         self.folder = folder
-        self.of_upload = of_upload
-        self.of_folder = of_folder
+        self.max_upload = max_upload
+        self.max_folder = max_folder
         # The bytes that each address has uploaded.
-        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * of_upload, HOUR)
+        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * max_upload, HOUR)
         # The size of the folder in bytes, and the time of its last measurement.
         self._size = 0
         self._measured_at = -math.inf
@@ -109,7 +109,7 @@ class BodyLimits:
         is_upload = path.rstrip("/").endswith(UPLOAD)
         most = MOST_BODY
         if is_upload:
-            most = self.of_upload + ENVELOPE
+            most = self.max_upload + ENVELOPE
         elif path == "/login":
             most = MOST_LOGIN
         elif "/gradio_api/" in path:
@@ -156,10 +156,10 @@ class BodyLimits:
         if time.monotonic() - self._measured_at >= MEASURE_SECONDS:
             self._measured_at = time.monotonic()
             self._size = await to_thread.run_sync(folder_size, self.folder, BLOCK)
-        if size + self._size > self.of_folder:
+        if size + self._size > self.max_folder:
             # Files may be deleted, so the folder is measured again for the next upload.
             self._measured_at = -math.inf
-            raise RefusedRequestError(507, is_full(self.of_folder))
+            raise RefusedRequestError(507, is_full(self.max_folder))
         wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
         if wait:
             minutes = max(1, round(wait / 60))

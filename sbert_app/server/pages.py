@@ -185,6 +185,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     """Builds the Gradio app of one page. The app of the front page contains the endpoints, too."""
 
     def leave(request: gr.Request) -> None:
+        # The tab of a browser was closed.
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
