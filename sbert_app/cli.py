@@ -125,8 +125,18 @@ def normalize(arguments: Sequence[str]) -> list[str]:
 
 
 # Errors of paths and disks, which are not faults of the program.
-_USER_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
-_USER_ERRORS |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
+_USER_ERRORS = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

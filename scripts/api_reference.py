@@ -29,8 +29,6 @@ INTERNAL = {
     "encode_batch",
     "eval",
     "evaluate_every",
-}
-INTERNAL |= {
     "for_role",
     "from_table",
     "get_sentence_embedding_dimension",
@@ -41,9 +39,10 @@ INTERNAL |= {
     "score",
     "search",
     "set_evaluation_metrics",
-}
-INTERNAL |= {"start_multi_process_pool", "steps_of_parts", "to_json", "token_vectors"}
-INTERNAL |= {
+    "start_multi_process_pool",
+    "steps_of_parts",
+    "to_json",
+    "token_vectors",
     "is_unknown",
     "warn_of_truncation",
     "total_steps",

@@ -31,8 +31,10 @@ PARTICIPLES = {
     "said",
     "seen",
     "shown",
+    "stated",
+    "told",
+    "wanted",
 }
-PARTICIPLES |= {"stated", "told", "wanted"}
 FRAGMENTS = re.compile(
     r"(What|Of|Those|These|As|Its|Their|That|Them|Ones|Such|It|Which|But|Also|Only)\b"
 )

@@ -34,9 +34,14 @@ from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
 
 MODELS = (
-    *("tfidf", "glove"),
-    *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls"),
-    *("all-mpnet-base-v2", "minilm-stsb", "mpnet-stsb"),
+    "tfidf",
+    "glove",
+    "all-MiniLM-L6-v2",
+    "all-MiniLM-L6-v2:max",
+    "all-MiniLM-L6-v2:cls",
+    "all-mpnet-base-v2",
+    "minilm-stsb",
+    "mpnet-stsb",
 )
 TIMED_ON = "stsb:test"
 DATA = (TIMED_ON, "stsb:dev")

@@ -28,8 +28,13 @@ COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("training", "sbert_app")
 UNCOUNTED = {
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
-    *(tokenize.ENCODING, tokenize.ENDMARKER),
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
 }
 # The longest function that counts as short.
 SHORT = 5

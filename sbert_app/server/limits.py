@@ -66,7 +66,6 @@ class RefusedRequestError(Exception):
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
-        self.sentence = sentence
 
 
 class BodyLimits:
@@ -99,7 +98,7 @@ class BodyLimits:
         except RefusedRequestError as refusal:
             await incoming.drain()
             headers = {"Connection": "close"}
-            answer = error_answer(scope["path"], refusal.status, refusal.sentence, headers)
+            answer = error_answer(scope["path"], refusal.status, str(refusal), headers)
             await answer(scope, receive, send)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:

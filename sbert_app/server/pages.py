@@ -28,7 +28,8 @@ from starlette.types import Receive, Scope, Send
 from sbert_app.pages import PAGES
 from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
-from sbert_app.server import endpoints
+from sbert_app.server.endpoint import register
+from sbert_app.server.endpoints import ENDPOINTS
 from sbert_app.server.errors import error_answer
 from sbert_app.server.gradio_routes import is_open, without_deep_link
 from sbert_app.server.workarounds import WholeSteps
@@ -198,7 +199,8 @@ def build_page(name: str, services: Services) -> gr.Blocks:
         pickers.read_anew(services, app)
         gr.HTML(FOOTER, elem_id="page-footer")
         if name == FRONT:
-            endpoints.build(services)
+            for endpoint in ENDPOINTS.values():
+                register(endpoint, services)
         app.unload(leave)
     app.state_session_capacity = MOST_SESSIONS
     # In launched apps, Gradio reads a file that a request names by its path only if it was
