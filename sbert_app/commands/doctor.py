@@ -92,6 +92,7 @@ def _extras() -> str:
 
 def _device(computing: options.Computing) -> str:
     """Returns the device and its threads; for a CPU also the reason why no GPU is used."""
+    # torch takes seconds to import.
     import torch
 
     from training.device import describe_device, pick_device, pick_dtype
