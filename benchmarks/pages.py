@@ -127,13 +127,13 @@ def open_page(browser: Browser, url: str, app: int) -> Row:
     pending: set[str] = set()
     sizes: dict[str, int] = {}
 
-    def ended(event: dict[str, Any]) -> None:
+    def note_end(event: dict[str, Any]) -> None:
         pending.discard(event["requestId"])
         sizes[event["requestId"]] = event.get("encodedDataLength", 0)
 
     network.on("Network.requestWillBeSent", lambda event: pending.add(event["requestId"]))
-    network.on("Network.loadingFinished", ended)
-    network.on("Network.loadingFailed", ended)
+    network.on("Network.loadingFinished", note_end)
+    network.on("Network.loadingFailed", note_end)
     network.send("Network.enable")
     page.add_init_script(f"({OBSERVE})()")
 

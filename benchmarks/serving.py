@@ -39,9 +39,16 @@ CLIENTS = 8
 SENTENCES = 32
 OURS = ["app.py", "--port"]
 INFINITY = [
-    *("-c", "from infinity_emb.cli import cli; cli()", "v2"),
-    *("--engine", "torch", "--device", "cpu", "--no-bettertransformer"),
-    *("--served-model-name", MODEL),
+    "-c",
+    "from infinity_emb.cli import cli; cli()",
+    "v2",
+    "--engine",
+    "torch",
+    "--device",
+    "cpu",
+    "--no-bettertransformer",
+    "--served-model-name",
+    MODEL,
 ]
 
 

@@ -103,7 +103,7 @@ def _global_options(
         logging.getLogger("sbert_lab").handlers[0].setLevel(level)
 
 
-def normalized(arguments: Sequence[str]) -> list[str]:
+def normalize(arguments: Sequence[str]) -> list[str]:
     """Returns arguments as the commands take them: global options first, and options in the command's own spelling.
 
     ``help COMMAND`` becomes ``COMMAND --help``, and no arguments become ``--help``.
@@ -124,14 +124,26 @@ def normalized(arguments: Sequence[str]) -> list[str]:
     return [*global_options, *others, *arguments[end:]]
 
 
-# Errors of paths and disks. The user can mend them, and they are not faults of the program.
-_USERS_TO_MEND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
-_USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
+# Errors of paths and disks, which are not faults of the program.
+_USER_ERRORS = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Without arguments it prints the help."""
-    arguments = normalized(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None:
+        arguments = sys.argv[1:]
+    arguments = normalize(list(arguments))
     debug = os.environ.get("SBERT_DEBUG", "") not in ("", "0")
     _configure_output(debug)
     configure_process()
@@ -149,13 +161,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = f": {error}" if str(error) else ""
         return _print_error(f"stopped{reason}", INTERRUPTED)
     except BrokenPipeError:
-        # The reader of stdout, such as head, has closed it.
+        # The reader of stdout, such as head, has closed it. Without this, Python's last flush of stdout
+        # would print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
     except UserFacingError as error:
         return _fail(str(error), WRONG_INPUT, debug)
     except OSError as error:
-        code = WRONG_INPUT if error.errno in _USERS_TO_MEND else BROKEN
+        code = WRONG_INPUT if error.errno in _USER_ERRORS else BROKEN
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", code, debug)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
@@ -170,10 +183,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if "--" not in arguments and any(map(_is_dashed_sentence, arguments)):
                 message += "; put -- before a sentence that begins with -"
             return _print_error(message, WRONG_INPUT)
-        what = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         if not debug:
-            what += " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
-        return _fail(what, BROKEN, debug)
+            message += " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
+        return _fail(message, BROKEN, debug)
 
 
 def _is_dashed_sentence(argument: str) -> bool:
@@ -181,13 +194,15 @@ def _is_dashed_sentence(argument: str) -> bool:
     return argument.startswith("-") and " " in argument.partition("=")[0]
 
 
-def _fail(what: str, code: int, debug: bool) -> int:
+def _fail(message: str, code: int, debug: bool) -> int:
+    """Prints an error, with the traceback for ``debug``. Returns the exit code."""
     if debug:
         traceback.print_exc()
-    return _print_error(f"error: {what}", code)
+    return _print_error(f"error: {message}", code)
 
 
 def _print_error(line: str, code: int) -> int:
+    """Prints a text as one line. Returns the exit code."""
     print(" ".join(line.split()), file=sys.stderr)
     return code
 
@@ -196,6 +211,7 @@ def _configure_output(debug: bool) -> None:
     """Silences libraries, and logs to stderr: from level INFO on a terminal, from WARNING elsewhere."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
+            # The encoding of a terminal may lack a character, for which ? is printed.
             stream.reconfigure(errors="replace")
     app_logger = logging.getLogger("sbert_lab")
     level = logging.INFO if debug or sys.stderr.isatty() else logging.WARNING

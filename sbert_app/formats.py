@@ -85,18 +85,18 @@ def format_bytes(size: float) -> str:
     return f"{value:,.{digits}f} {unit}"
 
 
-def json_values(values: Mapping[Any, Any], text: Callable[[str], str] = str) -> dict[str, Any]:
-    """A copy for JSON: NaN and infinities become None, tuples lists, and keys text. ``text`` edits each text."""
-    return {str(key): _json_value(value, text) for key, value in values.items()}
+def json_values(values: Mapping[Any, Any], edit: Callable[[str], str] = str) -> dict[str, Any]:
+    """A copy for JSON: NaN and infinities become None, tuples lists, and keys text. ``edit`` changes each text."""
+    return {str(key): _json_value(value, edit) for key, value in values.items()}
 
 
-def _json_value(value: Any, text: Callable[[str], str]) -> Any:
+def _json_value(value: Any, edit: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
-        return json_values(value, text)
+        return json_values(value, edit)
     if isinstance(value, list | tuple):
-        return [_json_value(part, text) for part in value]
+        return [_json_value(part, edit) for part in value]
     if isinstance(value, str):
-        return text(value)
+        return edit(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -24,8 +24,12 @@ log = logging.getLogger("sbert_lab.process")
 # during a run. By default two caches keep the compiled code of matrix products, each for the last
 # 1,024 shapes: with batches of all lengths, a run grows by 0.5 GB. With 512 shapes it grows by
 # 0.15 GB at the same speed; with 64 a step takes 3% longer, because code is compiled again.
-ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-ENVIRONMENT |= {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512", "LRU_CACHE_CAPACITY": "64"}
+ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512",
+    "LRU_CACHE_CAPACITY": "64",
+}
 # The allocations between two garbage collections. A full collection visits a million long-lived
 # objects of the imported libraries: with Python's default, 700, the first page is served after 2.8 s
 # more of processor time.
@@ -33,13 +37,27 @@ GC_THRESHOLD = 100_000
 # Once it is set, requests stop computing, and their errors are not logged as faults.
 is_ending = threading.Event()
 # The extra that installs a module, by the name of the module.
-EXTRA_OF = dict.fromkeys(
-    ("gradio", "fastapi", "fastapi_offline", "uvicorn", "mcp", "plotly"), "app"
-)
-EXTRA_OF |= dict.fromkeys(("starlette", "anyio", "markupsafe", "segno"), "app")
-EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
-EXTRA_OF |= {"ray": "ray", "mteb": "mteb", "tensorboard": "tensorboard", "trackio": "trackio"}
-EXTRA_OF["webview"] = "desktop"
+EXTRA_OF = {
+    "gradio": "app",
+    "fastapi": "app",
+    "fastapi_offline": "app",
+    "uvicorn": "app",
+    "mcp": "app",
+    "plotly": "app",
+    "starlette": "app",
+    "anyio": "app",
+    "markupsafe": "app",
+    "segno": "app",
+    "faiss": "maps",
+    "umap": "maps",
+    "sklearn": "maps",
+    "threadpoolctl": "maps",
+    "ray": "ray",
+    "mteb": "mteb",
+    "tensorboard": "tensorboard",
+    "trackio": "trackio",
+    "webview": "desktop",
+}
 
 
 def configure_process() -> None:
@@ -49,7 +67,7 @@ def configure_process() -> None:
     try:
         Path.home()
     except RuntimeError:
-        # The user of a container may have no home, where libraries look for their caches.
+        # The user of a container may have no home, but libraries look for their caches there.
         os.environ["HOME"] = os.environ.get("SBERT_HOME") or "/nonexistent"
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 

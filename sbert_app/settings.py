@@ -21,8 +21,14 @@ from training.names import ENDPOINT, ModelName
 from training.sources.home import home_folder
 
 # The defaults of a public server, such as a free Space with two cores and 16 GB.
-PUBLIC: dict[str, Any] = {"upload_limit_mb": 10, "temp_limit_mb": 1_000, "models_mb": 2_048}
-PUBLIC |= {"corpus_sentences": 20_000, "map_points": 10_000, "cluster_sentences": 10_000}
+PUBLIC: dict[str, Any] = {
+    "upload_limit_mb": 10,
+    "temp_limit_mb": 1_000,
+    "models_mb": 2_048,
+    "corpus_sentences": 20_000,
+    "map_points": 10_000,
+    "cluster_sentences": 10_000,
+}
 
 
 def _whole_number(default: int, low: int, high: int) -> Any:
@@ -140,6 +146,7 @@ class Settings(BaseModel):
         user, _, password = value.partition(":")
         if user and password:
             return user, password
+        # A text is refused, because it is not a pair.
         return value
 
     @field_validator(

@@ -130,9 +130,11 @@ class ProgressBar:
         if description is not None and description != self.description:
             self.description = description
             self._start = None
+        # A total of 0 would count as unknown.
         self(done, total or 1.0)
 
     def _open(self) -> Progress:
+        """Returns the bar on the terminal, which appears at the first update."""
         if self._progress is None:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn

@@ -29,8 +29,6 @@ INTERNAL = {
     "encode_batch",
     "eval",
     "evaluate_every",
-}
-INTERNAL |= {
     "for_role",
     "from_table",
     "get_sentence_embedding_dimension",
@@ -41,9 +39,10 @@ INTERNAL |= {
     "score",
     "search",
     "set_evaluation_metrics",
-}
-INTERNAL |= {"start_multi_process_pool", "steps_of_parts", "to_json", "token_vectors"}
-INTERNAL |= {
+    "start_multi_process_pool",
+    "steps_of_parts",
+    "to_json",
+    "token_vectors",
     "is_unknown",
     "warn_of_truncation",
     "total_steps",
@@ -58,50 +57,56 @@ INTERNAL |= {
 
 def reference() -> str:
     """The text of docs/api.md."""
-    return "\n".join([INTRODUCTION, *(part for name in training.__all__ for part in _parts(name))])
+    parts = [INTRODUCTION]
+    for name in training.__all__:
+        parts += _parts(name)
+    return "\n".join(parts)
 
 
 def _parts(name: str) -> list[str]:
+    """The heading and the descriptions of a public name and its methods."""
     value = getattr(training, name)
     if not inspect.isclass(value):
-        return [f"## {name}\n", _described(name, value)]
+        return [f"## {name}\n", _describe(name, value)]
     parts = [f"## {name}\n", f"{_summary(value)}\n"]
     methods = [] if issubclass(value, Exception) else _methods(value)
-    # A model's constructor takes what `load` takes; its further arguments are for the rest of the
-    # package.
-    is_model = "load" in methods
-    if is_model or (inspect.isfunction(value.__init__) and value.__init__.__doc__):
-        constructor = getattr(value, "load" if is_model else "__init__")
-        parts.append(_described(name, constructor))
-        methods = [method for method in methods if method != "load"]
-    return [*parts, *(_described(f"{name}.{method}", getattr(value, method)) for method in methods)]
+    if "load" in methods:
+        # A model's constructor takes the arguments of `load`; its further arguments are for the rest of
+        # the package.
+        parts.append(_describe(name, value.load))
+        methods.remove("load")
+    elif inspect.isfunction(value.__init__) and value.__init__.__doc__:
+        parts.append(_describe(name, value.__init__))
+    for method in methods:
+        parts.append(_describe(f"{name}.{method}", getattr(value, method)))
+    return parts
 
 
 def _methods(cls: type) -> list[str]:
     """The public methods that a class or its own bases define, in the order of the code."""
-    own = [base for base in reversed(cls.__mro__) if base.__module__.startswith("training")]
-    names = dict.fromkeys(name for base in own for name in vars(base))
-    public = (name for name in names if not name.startswith("_") and name not in INTERNAL)
+    names: dict[str, None] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("training"):
+            names |= dict.fromkeys(vars(base))
+    public = [name for name in names if not name.startswith("_") and name not in INTERNAL]
     return [name for name in public if inspect.isroutine(getattr(cls, name))]
 
 
-def _described(name: str, value: Any) -> str:
+def _describe(name: str, value: Any) -> str:
+    """The signature and the first sentence of the docstring."""
     sentence = re.split(r"(?<=\.)\s", _summary(value))[0]
     return f"**`{name}{_signature(value)}`**\n\n{sentence}\n"
 
 
 def _signature(function: Any) -> str:
     """The signature as it is written in a call: names and defaults, without types."""
-    parameters = [
-        parameter.replace(annotation=inspect.Parameter.empty)
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.name not in SHARED
-    ]
-    return re.sub(
-        r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>",
-        r"\1",
-        str(inspect.Signature(parameters)),
-    )
+    parameters = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name not in SHARED:
+            parameters.append(parameter.replace(annotation=inspect.Parameter.empty))
+    signature = str(inspect.Signature(parameters))
+    # A default that is a function or a class is shown by its name.
+    return re.sub(r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>", r"\1", signature)
 
 
 def _summary(value: Any) -> str:

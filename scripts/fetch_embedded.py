@@ -17,14 +17,19 @@ from training.sources.resolve import EMBEDDED, model_folder, stsb_folder
 
 
 def embed(home: str | Path | None = None) -> None:
-    """Put both into the home folder, so that the app works without a network. InputError if one is not available."""
+    """Puts both into the home folder, so that the app works without a network.
+
+    Raises InputError if one of them is not available.
+    """
     bundle = EMBEDDED[DEFAULT_MODEL]
     target = home_folder(home) / "models" / DEFAULT_MODEL
     model = model_folder(DEFAULT_MODEL, home)
     if model.path != target:
-        if why := bundle.missing_from(model.path):
+        # It is in the Hub's local cache, for example.
+        fault = bundle.missing_from(model.path)
+        if fault:
             raise InputError(
-                f"model {DEFAULT_MODEL} in the {model.source} is {why}: connect to the network once"
+                f"model {DEFAULT_MODEL} in the {model.source} is {fault}: connect to the network once"
             )
 
         def copy(fresh: Path) -> None:
@@ -33,6 +38,7 @@ def embed(home: str | Path | None = None) -> None:
                 shutil.copyfile(model.path / name, fresh / name)
 
         create_folder(target, lambda folder: not bundle.missing_from(folder), copy)
+    # This downloads the data if the folder lacks them.
     stsb_folder(home)
 
 

@@ -2,7 +2,7 @@
 
 Downloads packages of documentation and of texts in the public domain from Debian and npm (`SOURCES`
 states each, with its licence), takes the paragraphs of prose out of them, and writes passages of up
-to `LONGEST` words, one a line. What equals a sentence of an evaluation set is left out and counted.
+to `LONGEST` words, one a line. Sentences of evaluation sets are left out and counted.
 Needs apt-get, dpkg-deb and npm.
 """
 
@@ -25,7 +25,9 @@ from training.data.load import load_data
 
 # The most words of a passage.
 LONGEST = 60
-EVALUATED = ("stsb:dev", "stsb:test")
+EVALUATION_SETS = ("stsb:dev", "stsb:test")
+# Elements whose text is not prose.
+HIDDEN = ("script", "style", "pre", "screen", "programlisting")
 FUNCTION_WORDS = {
     "the",
     "a",
@@ -109,35 +111,42 @@ class Paragraphs(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.blocks, self._hidden = [""], 0
+        self.blocks = [""]
+        # The number of open elements of `HIDDEN`.
+        self._num_hidden = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in ("script", "style", "pre", "screen", "programlisting")
+        if tag in HIDDEN:
+            self._num_hidden += 1
         if tag in BLOCKS:
             self.blocks.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        self._hidden -= (
-            tag in ("script", "style", "pre", "screen", "programlisting") and self._hidden > 0
-        )
+        # A file may close an element that it has not opened.
+        if tag in HIDDEN and self._num_hidden:
+            self._num_hidden -= 1
         if tag in BLOCKS:
             self.blocks.append("")
 
     def handle_data(self, data: str) -> None:
-        if not self._hidden:
+        if not self._num_hidden:
             self.blocks[-1] += data
 
 
 def paragraphs(file: Path) -> Iterator[str]:
     """The blocks of text in a file."""
     raw = file.read_bytes()
+    # The first bytes of gzip. Some compressed files, such as *.dict.dz, do not end with .gz.
     if raw[:2] == b"\x1f\x8b":
         raw = gzip.decompress(raw)
     text = raw.decode("utf-8", "replace")
     name = file.name.removesuffix(".gz")
     if name.startswith("data."):
-        yield from (line.partition(" | ")[2].replace('"', "") for line in text.split("\n"))
+        # WordNet: numbers and words, a bar, the definition and quoted examples.
+        for line in text.split("\n"):
+            yield line.partition(" | ")[2].replace('"', "")
     elif name.endswith(".cfg"):
+        # Wesnoth: texts to be translated, _ "text".
         yield from re.findall(r'_ *"([^"]{20,})"', text)
     elif name.endswith(".json"):
         yield from strings(json.loads(text))
@@ -146,6 +155,7 @@ def paragraphs(file: Path) -> Iterator[str]:
         parser.feed(text)
         yield from parser.blocks
     else:
+        # Blank lines separate paragraphs, and a line with % separates the quotations of fortunes.
         yield from re.split(r"\n\s*\n|\n%\n", text)
 
 
@@ -153,13 +163,17 @@ def strings(value: object) -> Iterator[str]:
     """The texts in a JSON value."""
     if isinstance(value, str):
         yield re.sub(r"<[^>]+>|\+\+", " ", html.unescape(value))
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from strings(part)
+    elif isinstance(value, list):
+        for part in value:
             yield from strings(part)
 
 
 def sentences(block: str) -> list[str]:
     """The sentences of a paragraph that are prose: words, not code, tables or lists of names."""
+    # The markup of reStructuredText, Markdown and TeX.
     block = re.sub(r"``|''|\\[a-z]+\{|[*_`|]{1,2}|:[a-z:]+:`?", " ", block)
     block = " ".join(block.split())
     parts = re.split(r"(?<=[.!?;])[\"')\]]*\s+(?=[\"'(A-Z])", block)
@@ -167,42 +181,39 @@ def sentences(block: str) -> list[str]:
 
 
 def is_prose(text: str) -> bool:
-    words = text.split()
-    letters = sum(letter.isalpha() or letter in " ,.'" for letter in text)
-    has_function_word = not FUNCTION_WORDS.isdisjoint(word.lower() for word in words)
-    return (
-        4 <= len(words) <= 80
-        and letters > 0.93 * len(text)
-        and text.isascii()
-        and has_function_word
-    )
+    words = text.lower().split()
+    if not 4 <= len(words) <= 80 or not text.isascii():
+        return False
+    num_letters = sum(letter.isalpha() or letter in " ,.'" for letter in text)
+    has_function_word = not FUNCTION_WORDS.isdisjoint(words)
+    return has_function_word and num_letters > 0.93 * len(text)
 
 
 def passages(parts: Iterable[str]) -> Iterator[str]:
-    """Sentences that follow each other, joined up to a length that is drawn anew for each passage."""
-    draw, most = random.Random(0), 0
+    """Sentences that follow each other, joined up to a number of words that is drawn anew for each passage."""
+    draw = random.Random(0)
     passage: list[str] = []
+    most_words = draw.randint(8, LONGEST)
     for part in parts:
-        if (
-            passage
-            and sum(len(sentence.split()) for sentence in passage) + len(part.split()) > most
-        ):
+        num_words = len(" ".join([*passage, part]).split())
+        if passage and num_words > most_words:
             yield " ".join(passage)
             passage = []
-        if not passage:
-            most = draw.randint(8, LONGEST)
+            most_words = draw.randint(8, LONGEST)
         passage.append(part)
     if passage:
         yield " ".join(passage)
 
 
 def unpack(source: Source, folder: Path) -> None:
-    """Download a package and unpack it. CalledProcessError if it is not there."""
+    """Downloads a package and unpacks it. Raises CalledProcessError if there is no such package."""
     if source in NPM:
-        packed = subprocess.run(
+        process = subprocess.run(
             ["npm", "pack", "-s", source.package], cwd=folder, check=True, capture_output=True
         )
-        with tarfile.open(folder / packed.stdout.decode().split()[-1]) as archive:
+        # npm prints the name of the file.
+        file_name = process.stdout.decode().split()[-1]
+        with tarfile.open(folder / file_name) as archive:
             archive.extractall(folder, filter="data")
         return
     subprocess.run(
@@ -214,41 +225,37 @@ def unpack(source: Source, folder: Path) -> None:
 
 def main() -> None:
     target = Path(sys.argv[1])
-    evaluated = {
-        sentence.lower()
-        for name in EVALUATED
-        for column in load_data(name).columns
-        for sentence in column
-    }
-    for file in sys.argv[2:]:
-        evaluated |= {sentence.lower() for column in load_data(file).columns for sentence in column}
-    left_out, unique = 0, dict[str, None]()
+    evaluation_sentences: set[str] = set()
+    for name in (*EVALUATION_SETS, *sys.argv[2:]):
+        for column in load_data(name).columns:
+            evaluation_sentences.update(sentence.lower() for sentence in column)
+    num_left_out = 0
+    # The keys of a dict keep their order.
+    unique: dict[str, None] = {}
     for source in (*DEBIAN, *NPM):
-        before = len(unique)
+        num_before = len(unique)
+        parts: dict[str, None] = {}
         with tempfile.TemporaryDirectory() as folder:
             unpack(source, Path(folder))
-            files = sorted(
-                file
-                for file in Path(folder).rglob("*")
-                if file.is_file() and fnmatch(str(file), source.files)
-            )
-            parts = dict.fromkeys(
-                part for file in files for block in paragraphs(file) for part in sentences(block)
-            )
-        prose = [
-            part
-            for part in parts
-            if evaluated.isdisjoint({part.lower(), part.lower().rstrip(".!? ")})
-        ]
-        left_out += len(parts) - len(prose)
+            for file in sorted(Path(folder).rglob("*")):
+                if file.is_file() and fnmatch(str(file), source.files):
+                    for block in paragraphs(file):
+                        parts |= dict.fromkeys(sentences(block))
+        prose = []
+        for part in parts:
+            # With its last punctuation mark and without.
+            forms = {part.lower(), part.lower().rstrip(".!? ")}
+            if evaluation_sentences.isdisjoint(forms):
+                prose.append(part)
+        num_left_out += len(parts) - len(prose)
         unique |= dict.fromkeys(passages(prose))
-        words = sum(len(passage.split()) for passage in list(unique)[before:])
+        words = sum(len(passage.split()) for passage in list(unique)[num_before:])
         print(
             f"{source.package}: {len(prose):,} sentences, {words:,} words; {source.licence}",
             flush=True,
         )
     target.write_text("\n".join(["sentence", *unique]) + "\n")
-    print(f"{len(unique):,} passages; {left_out} sentences of evaluation sets were left out")
+    print(f"{len(unique):,} passages; {num_left_out} sentences of evaluation sets were left out")
 
 
 if __name__ == "__main__":

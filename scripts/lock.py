@@ -17,6 +17,7 @@ LEFT_OUT = ("nvidia-", "triton==", "pip==", "sbert-lab")
 def main() -> None:
     command = [sys.executable, "-m", "pip", "freeze", "--all", "--exclude-editable"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    # A build suffix follows a plus.
     pinned = [
         line.split("+")[0] for line in lines if "==" in line and not line.startswith(LEFT_OUT)
     ]

@@ -1,8 +1,8 @@
 """Assemble the folder of a Hugging Face Space: python -m scripts.make_space FOLDER
 
 Then: hf upload my-name/sbert-lab FOLDER --repo-type space. It is a Space of the kind "docker" on
-the free CPU. ZeroGPU does not fit, as it lends its GPU to functions of a Gradio process, and runs
-are executed by a process of their own.
+the free CPU. ZeroGPU does not fit, because it lends its GPU to functions of a Gradio process, while
+runs are executed by processes of their own.
 """
 
 import shutil

@@ -43,9 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns 0 if the table is complete, 1 if the time limit came first, 2 for invalid input."""
     args = _parse(arguments)
     ablation = ABLATIONS[args.ablation]
-    changes: dict[str, Any] = {"max_steps": args.max_steps} if args.max_steps else {}
-    changes |= {"base": args.base} if args.base else {}
-    changes |= {"learning_rate": args.lr} if args.lr else {}
+    changes: dict[str, Any] = {}
+    if args.max_steps:
+        changes["max_steps"] = args.max_steps
+    if args.base:
+        changes["base"] = args.base
+    if args.lr:
+        changes["learning_rate"] = args.lr
     deadline = time.monotonic() + 60 * args.minutes
     try:
         table = _open_table(args, ablation, changes)
@@ -53,18 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for variant in ablation.variants:
                 if any((run.variant, run.seed) == (variant, seed) for run in table.runs):
                     continue
-                if time.monotonic() > deadline:
-                    return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
                 config = ablation.config(variant, seed, **changes)
                 if args.nli and config.train_data == NLI:
                     config = config.replace(
                         train_data="+".join(map(str, args.nli)), eval_data=config.eval_data
                     )
-                run, events = measure(
-                    config, variant, deadline, args.keep and args.keep / f"{variant}-{seed}"
-                )
+                model_folder = args.keep and args.keep / f"{variant}-{seed}"
+                run, events = measure(config, variant, deadline, model_folder)
                 if run is None:
-                    return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
+                    print(
+                        f"time limit reached; {args.out} has {len(table.runs)} runs",
+                        file=sys.stderr,
+                    )
+                    return 1
                 table = replace(
                     table,
                     runs=[*table.runs, run],
@@ -74,26 +79,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
                 args.out.parent.mkdir(parents=True, exist_ok=True)
                 write_document(args.out, table)
-                _say(
-                    f"{variant}, seed {seed}: {100 * run.before:.2f} -> {100 * run.after:.2f}, {run.seconds:.0f} s",
-                    0,
-                )
+                rho = f"{100 * run.before:.2f} -> {100 * run.after:.2f}"
+                print(f"{variant}, seed {seed}: {rho}, {run.seconds:.0f} s", file=sys.stderr)
     except InputError as error:
-        return _say(f"error: {error}", 2)
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     return 0
 
 
 def measure(
     config: RunConfig, variant: str, deadline: float, model: Path | None = None
 ) -> tuple[PrecomputedRun | None, list[Event]]:
-    """Train once in this process. Returns None if the deadline (`time.monotonic`) came first.
+    """Trains once in this process. Returns the run and its events.
 
-    ``model``: the folder that keeps the model; None for none.
+    The run is None if the deadline (`time.monotonic`) came first. ``model`` is the folder that keeps
+    the model; None keeps no model.
     """
     from training.trainer.train import train
 
     events: list[Event] = []
+    if time.monotonic() > deadline:
+        return None, events
     with tempfile.TemporaryDirectory() as folder:
+        # Without a folder, a run writes nothing.
         run_folder = None if model is None else Path(folder) / "run"
         result = train(
             config, events.append, run_folder, should_stop=lambda: time.monotonic() > deadline
@@ -117,9 +125,12 @@ def measure(
 
 
 def _machine_of(table: PrecomputedTable, device: str, dtype: str) -> dict[str, str]:
-    """The machine of the last run, and the dtypes of all: word vectors are not computed in bfloat16."""
-    before = table.machine.get("dtype", "")
-    dtypes = dict.fromkeys([*filter(None, before.split(" and ")), dtype])
+    """The machine of the last run, and the dtypes of all runs: word vectors are not computed in bfloat16."""
+    dtypes = []
+    if "dtype" in table.machine:
+        dtypes = table.machine["dtype"].split(" and ")
+    if dtype not in dtypes:
+        dtypes.append(dtype)
     return {**machine(device, dtype), "dtype": " and ".join(dtypes)}
 
 
@@ -127,9 +138,11 @@ def machine(device: str, dtype: str) -> dict[str, str]:
     """A description of the machine to judge times by, without anything that identifies its owner."""
     import torch
 
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else describe_processor()
-    threads = {} if device.startswith("cuda") else {"threads": str(torch.get_num_threads())}
-    return {"device": name, **threads, "dtype": dtype, "torch": torch.__version__}
+    if device.startswith("cuda"):
+        about = {"device": torch.cuda.get_device_name()}
+    else:
+        about = {"device": describe_processor(), "threads": str(torch.get_num_threads())}
+    return {**about, "dtype": dtype, "torch": torch.__version__}
 
 
 def _open_table(
@@ -147,15 +160,12 @@ def _open_table(
     if not args.out.exists():
         return PrecomputedTable(args.ablation, settings, 0, {}, command, "", [])
     table = read_document(args.out, PrecomputedTable)
-    # A table of an earlier version lacks the fields that came later; what they are now, they were
-    # by default then.
-    added = {name: value for name, value in settings.items() if name not in table.settings}
+    # A table of an earlier version lacks the fields that came later. Its runs had their defaults.
     defaults = RunConfig("regression").to_dict()
-    settings_before = {name: value for name, value in table.settings.items() if name in settings}
-    if (
-        table.ablation != args.ablation
-        or settings_before | {name: defaults[name] for name in added} != settings
-    ):
+    settings_of_table = {}
+    for name in settings:
+        settings_of_table[name] = table.settings.get(name, defaults.get(name))
+    if table.ablation != args.ablation or settings_of_table != settings:
         raise InputError(
             f"{args.out} was measured with other settings, {table.settings}; name another file with --out"
         )
@@ -164,10 +174,9 @@ def _open_table(
 
 def _settings(config: RunConfig, ablation: Ablation) -> dict[str, Any]:
     """Every field of the configuration except those that the ablation varies."""
-    varied = {name for variant in ablation.variants.values() for name in variant.changes} | {
-        "seed",
-        "name",
-    }
+    varied = {"seed", "name"}
+    for variant in ablation.variants.values():
+        varied.update(variant.changes)
     values = {name: value for name, value in config.to_dict().items() if name not in varied}
     if values["eval_every"] == AT_THE_END:
         values["eval_every"] = "before the first and after the last step"
@@ -196,13 +205,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--out", type=Path, help="the table [assets/ablation/<name>.json, or <name>-<base>.json]"
     )
     args = parser.parse_args(arguments)
-    args.out = args.out or SHIPPED / f"{'-'.join(filter(None, (args.ablation, args.base)))}.json"
+    if args.out is None:
+        name = f"{args.ablation}-{args.base}" if args.base else args.ablation
+        args.out = SHIPPED / f"{name}.json"
     return args
-
-
-def _say(line: str, code: int) -> int:
-    print(line, file=sys.stderr, flush=True)
-    return code
 
 
 if __name__ == "__main__":

@@ -35,8 +35,12 @@ def main() -> None:
             if (defects, seed) in finished:
                 continue
             run = train_with(defects, seed, options.steps, home_folder())
-            about, day = machine("cpu", "bfloat16"), date.today().isoformat()
-            table = replace(table, measured=day, machine=about, runs=(*table.runs, run))
+            table = replace(
+                table,
+                measured=date.today().isoformat(),
+                machine=machine("cpu", "bfloat16"),
+                runs=(*table.runs, run),
+            )
             write_document(SHIPPED, table)
             rho = f"ρ {run.rho[0]:.3f} -> {run.rho[-1]:.3f}"
             end = f"loss {run.losses[-1]:.3f}, {rho}, random pairs {run.random_cosine[-1]:.3f}"

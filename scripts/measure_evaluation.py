@@ -4,8 +4,8 @@
     python -m scripts.measure_evaluation --sts sts12.csv sts14.csv sts16.csv    also SemEval files
     python -m scripts.measure_evaluation --speed                                only the speeds
 
-Quality: every model on every data set once. Speed: STSb test, the fastest of ``--rounds``, as other
-processes may use the machine meanwhile.
+Quality: every model on every data set once. Speed: STSb test, the fastest of ``--rounds``, because
+other processes may use the machine at the same time.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -34,9 +34,14 @@ from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
 
 MODELS = (
-    *("tfidf", "glove"),
-    *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls"),
-    *("all-mpnet-base-v2", "minilm-stsb", "mpnet-stsb"),
+    "tfidf",
+    "glove",
+    "all-MiniLM-L6-v2",
+    "all-MiniLM-L6-v2:max",
+    "all-MiniLM-L6-v2:cls",
+    "all-mpnet-base-v2",
+    "minilm-stsb",
+    "mpnet-stsb",
 )
 TIMED_ON = "stsb:test"
 DATA = (TIMED_ON, "stsb:dev")
@@ -48,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cache = ModelCache(home_folder())
     try:
         if args.speed:
-            # This fails if the file is no such table.
+            # Raises InputError if the file is not a table of results.
             read_document(args.out, PrecomputedResults)
             values = json.loads(args.out.read_text(encoding="utf-8"))
         else:
@@ -63,39 +68,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(cache: ModelCache, models: Sequence[str], files: Sequence[Path]) -> dict[str, Any]:
     """Every estimate in the format of `sbert_app.services.results.precomputed`, without the speeds."""
-    named = {path.stem: str(path) for path in files}
-    grid = ResultGrid(list(models), [*named, *DATA])
-    datasets = {
-        name: replace(load_scored_pairs(named.get(name, name), cache.home), name=name)
-        for name in grid.data
-    }
-    grid.sizes |= {name: len(data) for name, data in datasets.items()}
+    sources = {path.stem: str(path) for path in files}
+    sources |= {name: name for name in DATA}
+    grid = ResultGrid(list(models), list(sources))
+    datasets = {}
+    for name, source in sources.items():
+        datasets[name] = replace(load_scored_pairs(source, cache.home), name=name)
+        grid.sizes[name] = len(datasets[name])
     for model in grid.models:
         scorer = cache.get(model, Model)
         for name, data in datasets.items():
-            grid.results[model, name] = timed_scores(scorer, data)
-            print(
-                f"{model} on {name}: {grid.results[model, name].estimate(Metric()).value:.2f}",
-                file=sys.stderr,
-                flush=True,
-            )
+            result = timed_scores(scorer, data)
+            grid.results[model, name] = result
+            print(f"{model} on {name}: {result.estimate(Metric()).value:.2f}", file=sys.stderr)
     command = "python -m scripts.measure_evaluation"
-    command += f" --sts {' '.join(path.name for path in files)}" if files else ""
+    if files:
+        command += f" --sts {' '.join(path.name for path in files)}"
     return {"command": command, "measured": date.today().isoformat(), **to_dict(grid)}
 
 
 def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, Any]:
     """Sentences per second of each model, and the machine."""
-    data, sentences_per_second = load_scored_pairs(TIMED_ON, cache.home), {}
+    data = load_scored_pairs(TIMED_ON, cache.home)
+    sentences_per_second = {}
     for model in models:
         scorer = cache.get(model, Model)
-        fastest = min(
-            (timed_scores(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds
-        )
-        sentences_per_second[model] = round(fastest.num_sentences / fastest.seconds, 1)
-        print(
-            f"{model}: {sentences_per_second[model]:,.0f} sentences/s", file=sys.stderr, flush=True
-        )
+        results = [timed_scores(scorer, data) for _ in range(rounds)]
+        fastest = min(results, key=lambda result: result.seconds)
+        rate = fastest.num_sentences / fastest.seconds
+        sentences_per_second[model] = round(rate, 1)
+        print(f"{model}: {rate:,.0f} sentences/s", file=sys.stderr)
     encoder = cache.get("all-MiniLM-L6-v2", Encoder)
     about = machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))
     return {
@@ -106,46 +108,48 @@ def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, A
 
 def to_dict(results: Results) -> dict[str, Any]:
     """The data sets, estimates and differences of any results, in the format of the file."""
-    columns = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
+    columns = list(results.data)
+    if averaged_of(results):
+        columns.append(AVERAGE)
+    figures = {}
+    for model in results.models:
+        figures[model] = {name: _estimates(results, model, name) for name in columns}
     return {
         "data": {name: results.sizes.get(name) for name in results.data},
-        "figures": {
-            model: {name: _estimates(results, model, name) for name in columns}
-            for model in results.models
-        },
-        "differences": {name: dict(_differences(results, name)) for name in columns},
+        "figures": figures,
+        "differences": {name: _differences(results, name) for name in columns},
     }
 
 
 def as_text(values: dict[str, Any]) -> str:
     """JSON with a line for each estimate."""
     text = json.dumps(values, ensure_ascii=False, indent=1)
+    # The innermost lists are joined to one line each.
     return re.sub(r"\[[^\[\]{}]*\]", lambda match: " ".join(match[0].split()), text) + "\n"
 
 
 def _estimates(results: Results, model: str, data: str) -> dict[str, dict[str, list[float]]] | None:
-    estimates = {
-        statistic: {
-            similarity: [round(number, 3) for number in estimate]
-            for similarity in SIMILARITIES
-            if (estimate := results.estimate(model, data, Metric(similarity, statistic)))
-        }
-        for statistic in STATISTICS
-    }
+    """The estimates by statistic and similarity; None if the model has no results on these data."""
+    estimates: dict[str, dict[str, list[float]]] = {}
+    for statistic in STATISTICS:
+        estimates[statistic] = {}
+        for similarity in SIMILARITIES:
+            estimate = results.estimate(model, data, Metric(similarity, statistic))
+            if estimate:
+                estimates[statistic][similarity] = [round(number, 3) for number in estimate]
     return estimates if estimates["spearman"] else None
 
 
-def _differences(results: Results, data: str) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    for i, a in enumerate(results.models):
-        differences = {b: results.difference(a, b, data, Metric()) for b in results.models[i + 1 :]}
-        yield (
-            a,
-            {
-                b: [*(round(number, 4) for number in numbers)]
-                for b, numbers in differences.items()
-                if numbers
-            },
-        )
+def _differences(results: Results, data: str) -> dict[str, dict[str, list[float]]]:
+    """The difference of each model from each later one."""
+    differences: dict[str, dict[str, list[float]]] = {}
+    for position, model in enumerate(results.models):
+        differences[model] = {}
+        for other in results.models[position + 1 :]:
+            estimate = results.difference(model, other, data, Metric())
+            if estimate:
+                differences[model][other] = [round(number, 4) for number in estimate]
+    return differences
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

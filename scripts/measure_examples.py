@@ -78,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EXAMPLES))
     names = parser.parse_args(arguments).names or EXAMPLES
-    if unknown := set(names).difference(EXAMPLES):
+    unknown = set(names).difference(EXAMPLES)
+    if unknown:
         parser.error(
             f"there is no {' or '.join(sorted(unknown))}; choose from {', '.join(EXAMPLES)}"
         )
@@ -86,9 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "scores" in names:
         write_scores(cache, SHIPPED_SCORES)
     if "cost" in names:
-        cost = measure_cost(
-            cache.get(DEFAULT_MODEL, Model), load_scored_pairs(COST_DATA, cache.home)
-        )
+        data = load_scored_pairs(COST_DATA, cache.home)
+        cost = measure_cost(cache.get(DEFAULT_MODEL, Model), data)
         write_text(SHIPPED_COST, json.dumps(asdict(cost), indent=1) + "\n")
     if "triplets" in names:
         write_triplets(cache)
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write_example(template: str, settings: str = "", **values: Any) -> None:
-    """The values of a template of Evaluate, with the day, the machine and the ``settings`` of the measurement."""
+    """Writes the values of a template of Evaluate, with the day, the machine and the ``settings`` of their run."""
     origin = f"measured {date.today().isoformat()} on {describe_processor()}{settings}"
     text = json.dumps({"origin": origin, **values}, indent=1, ensure_ascii=False)
     write_text(asset(f"examples/{template}.json"), text + "\n")
@@ -115,6 +115,7 @@ def write_example(template: str, settings: str = "", **values: Any) -> None:
 def write_triplets(cache: ModelCache) -> None:
     data = transform_for(load_data(SCORED_DATA, cache.home), TRIPLET_ROWS, "triplet")
     result = evaluate(cache.get(DEFAULT_MODEL, Model), data)
+    # The page does not show the time.
     del result["seconds"]
     write_example(
         "label_scores",
@@ -126,18 +127,17 @@ def write_triplets(cache: ModelCache) -> None:
 
 
 def write_transfer(cache: ModelCache) -> None:
-    """The time to encode follows from the speeds of the table that ships, so that each page states the same."""
+    """Writes the scores, with times that follow from the speeds of the table that ships: each page states the same."""
     data = sentences_by_genre(cache.home)
     speeds = read_document(SHIPPED_RESULTS, PrecomputedResults).speeds
-    scores = [score_transfer(cache.get(name, Model), data) for name in MODELS]
-    rows = [
-        (
-            ModelName(name).label,
-            asdict(score)
-            | {"mean": score.mean, "std": score.std, "seconds": [len(data) / speeds[name]]},
-        )
-        for name, score in zip(MODELS, scores, strict=True)
-    ]
+    scores = []
+    rows = []
+    for name in MODELS:
+        score = score_transfer(cache.get(name, Model), data)
+        seconds = [len(data) / speeds[name]]
+        figures = {**asdict(score), "mean": score.mean, "std": score.std, "seconds": seconds}
+        scores.append(score)
+        rows.append((ModelName(name).label, figures))
     write_example(
         "transfer_scores",
         data=data.name,
@@ -167,20 +167,21 @@ def write_folds(home: Path) -> None:
         execute(experiments.store, run.id)
     experiment = experiments.get(experiment.id)
     cells = experiment.cells
+    rows = []
+    for cell in cells:
+        row = {
+            "plan": {"label": cell.plan.label, "pairs": cell.plan.pairs},
+            "before": cell.before,
+            "value": cell.value,
+            "state": cell.state,
+        }
+        rows.append(row)
     write_example(
         "fold_scores",
         f"; base {DEFAULT_MODEL}, {DEFAULT_STEPS} steps of 16 pairs",
         data=experiment.record.name,
         by=experiment.record.by,
-        folds=[
-            {
-                "plan": {"label": cell.plan.label, "pairs": cell.plan.pairs},
-                "before": cell.before,
-                "value": cell.value,
-                "state": cell.state,
-            }
-            for cell in cells
-        ],
+        folds=rows,
         done=sum(cell.value is not None for cell in cells),
         before=fmean(cell.before or nan for cell in cells),
         after=fmean(cell.value or nan for cell in cells),
@@ -189,7 +190,7 @@ def write_folds(home: Path) -> None:
 
 
 def write_bulk(cache: ModelCache) -> None:
-    """The folder of a job that has scored the example, without the example itself."""
+    """Writes the folder of a job that has scored the example, without the example itself."""
     with TemporaryDirectory() as folder:
         jobs = ScoreJobs(cache, Path(folder))
         request = ScoreRequest(EXAMPLE, None, DEFAULT_MODEL, "mean")
@@ -198,17 +199,20 @@ def write_bulk(cache: ModelCache) -> None:
         job, summary = jobs.run(request)
         shutil.rmtree(SHIPPED, ignore_errors=True)
         shutil.copytree(job.folder, SHIPPED, ignore=shutil.ignore_patterns("input"))
+        # The paths become relative to the folder.
         file = SHIPPED / "job.json"
         write_text(file, file.read_text(encoding="utf-8").replace(f"{job.folder}/", ""))
         print(f"{summary.rows_per_second:,.0f} rows/s", file=sys.stderr, flush=True)
 
 
 def write_scores(cache: ModelCache, out: Path) -> None:
-    """The scores of every model, with the time that they took, and where and when that was."""
-    data, arrays = load_scored_pairs(SCORED_DATA, cache.home), dict[str, Any]()
+    """Writes the scores of every model with their time, and the day and the machine of the measurement."""
+    data = load_scored_pairs(SCORED_DATA, cache.home)
+    arrays: dict[str, Any] = {}
     for name in MODELS:
         result = timed_scores(cache.get(name, Model), data)
-        arrays |= {f"{name}/{similarity}": scores for similarity, scores in result.scores.items()}
+        for similarity, scores in result.scores.items():
+            arrays[f"{name}/{similarity}"] = scores
         arrays[f"{name}/cost"] = np.array([result.num_sentences, result.seconds])
         print(
             f"{name}: {result.num_sentences / result.seconds:,.0f} sentences/s",
@@ -221,15 +225,12 @@ def write_scores(cache: ModelCache, out: Path) -> None:
 
 
 def write_calibration(home: Path) -> None:
-    """The curves of the default model, encoded in float32, so that every machine writes the same file."""
-    encoder, curves = (
-        Encoder.load(DEFAULT_MODEL, dtype="float32", home=home),
-        dict[str, Calibration](),
-    )
+    """Writes the curves of the default model, encoded in float32, so that every machine writes the same file."""
+    encoder = Encoder.load(DEFAULT_MODEL, dtype="float32", home=home)
+    curves: dict[str, Calibration] = {}
     for pooling in PAPER_POOLINGS:
-        curve = curves[f"{DEFAULT_MODEL}|{pooling}"] = calibrate(
-            encoder.with_pooling(pooling), FITTED_ON, home
-        )
+        curve = calibrate(encoder.with_pooling(pooling), FITTED_ON, home)
+        curves[f"{DEFAULT_MODEL}|{pooling}"] = curve
         print(
             f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}"
         )
@@ -237,16 +238,16 @@ def write_calibration(home: Path) -> None:
 
 
 def write_map(cache: ModelCache) -> None:
-    """The map of the example corpus, in place of the one that ships."""
+    """Replaces the map of the example corpus that ships."""
     embeddings = EmbeddingCache(cache, cache.home)
-    embedded = encode(
-        embeddings.corpus(embeddings.example()), cache.get(DEFAULT_MODEL, VectorModel)
-    )
+    corpus = embeddings.corpus(embeddings.example())
+    embedded = encode(corpus, cache.get(DEFAULT_MODEL, VectorModel))
     SHIPPED_MAP.mkdir(parents=True, exist_ok=True)
     for old in SHIPPED_MAP.glob("*.npz"):
         old.unlink()
     key = map_key(MapSettings(), embedded)
-    DiskCache(SHIPPED_MAP).put(key, draw([embedded.vectors], MapSettings(), cache.home)[0])
+    [points] = draw([embedded.vectors], MapSettings(), cache.home)
+    DiskCache(SHIPPED_MAP).put(key, points)
     print(key)
 
 

@@ -22,13 +22,15 @@ from training.trainer import batches
 from training.trainer.config import RunConfig
 from training.trainer.train import train
 
-BATCH_SIZE, RATE, WARMUP = 16, 2e-5, 0.1
+BATCH_SIZE = 16
+RATE = 2e-5
+WARMUP = 0.1
 
 
 def ours(steps: int, seed: int, folder: str, pool: int) -> None:
-    """A run whose batches are sorted by length within each ``pool`` of them."""
-    # One batch in a pool is not sorted at all.
+    """A run whose sentences are sorted by length within ``pool`` batches. With one batch, their order is random."""
     batches.POOL = pool
+    # More steps than the run has.
     never = 10 * steps
     config = RunConfig(
         "regression", max_steps=steps, seed=seed, eval_every=never, dtype="float32", warmup=WARMUP
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed in range(args.seeds):
             with TemporaryDirectory() as folder:
                 trainer(args.steps, seed, folder)
-                [weights] = sorted(Path(folder).rglob("model.safetensors"))[:1]
+                weights = min(Path(folder).rglob("model.safetensors"))
                 encoder = Encoder.load(str(weights.parent), dtype="float32")
                 values.append(100 * evaluate(encoder, "stsb:dev")["spearman"]["cosine"])
             print(f"{name}, seed {seed}: {values[-1]:.2f}", flush=True)

@@ -4,9 +4,9 @@
     python -m scripts.measure_systems models/ --sts sts12.csv sts14.csv sts16.csv
 
 The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one
-scores those of the variants below, a static model that it distils itself, and the raw BERT. Seeds
-that the file has on the same data stay as they are. The models nli-<seed>, stsb-<seed> and
-two-stage-<seed> are those of runs from the raw BERT (benchmarks/README.md).
+scores the models of the variants below and the raw BERT. Seeds that the file has on the same data
+stay as they are. The models nli-<seed>, stsb-<seed> and two-stage-<seed> come from runs of the raw
+BERT (benchmarks/README.md).
 """
 
 import argparse
@@ -30,6 +30,7 @@ from training.models.model import open_model
 from training.sources.home import home_folder
 
 DATA = ("stsb:test", "stsb:dev")
+# The label of each variant, and its training data.
 TRAINED = {
     "bilstm": ("InferSent: scratch:bilstm", "19,666 labelled pairs of SNLI dev and test"),
     "dan": ("Deep Averaging Network: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
@@ -51,15 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=SHIPPED_SYSTEMS)
     args = parser.parse_args(arguments)
     command = "python -m scripts.measure_systems models"
-    command += f" --sts {' '.join(path.name for path in args.sts)}" if args.sts else ""
+    if args.sts:
+        command += f" --sts {' '.join(path.name for path in args.sts)}"
     try:
-        names = {path.stem: str(path) for path in args.sts} | {name: name for name in DATA}
-        data = {name: load_scored_pairs(source, home_folder()) for name, source in names.items()}
-        before = (
-            {system.label: system for system in read_document(args.out, Systems).systems}
-            if args.out.exists()
-            else {}
-        )
+        sources = {path.stem: str(path) for path in args.sts}
+        sources |= {name: name for name in DATA}
+        data = {name: load_scored_pairs(source, home_folder()) for name, source in sources.items()}
+        before = {}
+        if args.out.exists():
+            for system in read_document(args.out, Systems).systems:
+                before[system.label] = system
         systems = [*_trained(args.models, data, before), *_untrained(data)]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -69,8 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _trained(folder: Path, data: dict[str, Dataset], before: dict[str, System]) -> Iterator[System]:
+    """The systems of `TRAINED`, with the seeds of ``before`` and the seeds that the folder has beyond."""
     for variant, (label, made_of) in TRAINED.items():
         system = before.get(label)
+        # Seeds that were trained or measured on other data do not count.
         if system is None or system.made_of != made_of or system.figures.keys() != data.keys():
             system = System(label, {name: [] for name in data}, made_of)
         models = {int(file.name.rpartition("-")[2]): file for file in folder.glob(f"{variant}-*")}
@@ -80,7 +84,7 @@ def _trained(folder: Path, data: dict[str, Dataset], before: dict[str, System]) 
             raise InputError(
                 f"{folder} has no model {variant}-{missing}; train the seeds in order with measure_ablation --keep"
             )
-        yield _measured(system, [open_model(models[seed]) for seed in seeds], data)
+        yield _with_seeds(system, [open_model(models[seed]) for seed in seeds], data)
 
 
 def _untrained(data: dict[str, Dataset]) -> Iterator[System]:
@@ -89,23 +93,20 @@ def _untrained(data: dict[str, Dataset]) -> Iterator[System]:
         "raw-bert-mini: CLS": ("no labels: masked words alone", Encoder.load(RAW_BERT, "cls")),
     }
     for label, (made_of, encoder) in models.items():
-        yield _measured(System(label, {name: [] for name in data}, made_of), [encoder], data)
+        yield _with_seeds(System(label, {name: [] for name in data}, made_of), [encoder], data)
 
 
-def _measured(system: System, encoders: list[Any], data: dict[str, Dataset]) -> System:
-    """The system with these encoders as its next seeds."""
-    figures = {
-        name: system.figures[name]
-        + [round(100 * evaluate(encoder, pairs)["spearman"]["cosine"], 3) for encoder in encoders]
-        for name, pairs in data.items()
-    }
+def _with_seeds(system: System, encoders: list[Any], data: dict[str, Dataset]) -> System:
+    """The system with the figures of these encoders as its next seeds."""
+    figures = {}
+    for name, pairs in data.items():
+        figures[name] = list(system.figures[name])
+        for encoder in encoders:
+            rho = evaluate(encoder, pairs)["spearman"]["cosine"]
+            figures[name].append(round(100 * rho, 3))
     system = replace(system, figures=figures)
-    print(
-        system.label,
-        {name: round(system.mean([name]), 2) for name in figures},
-        file=sys.stderr,
-        flush=True,
-    )
+    means = {name: round(system.mean([name]), 2) for name in figures}
+    print(system.label, means, file=sys.stderr)
     return system
 
 

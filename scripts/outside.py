@@ -29,72 +29,70 @@ PRIVATE = re.compile(r"(?:.*\.)?_[a-zA-Z]\w*")
 DUNDER = re.compile(r"__\w+__")
 CHANGES = ("setattr", "delattr", "vars")
 READS = ("getattr", "hasattr", "setattr", "delattr")
-# These are private by name alone.
+# The documented methods of named tuples, which are private by name alone.
 OF_NAMEDTUPLES = {"_replace", "_asdict", "_fields", "_make"}
-# What Python documents for its users, beside the methods that operators and statements call.
+# Names that Python documents for its users, including some methods that operators and statements call.
 DOCUMENTED_DUNDERS = {
-    *(
-        "__name__",
-        "__qualname__",
-        "__module__",
-        "__doc__",
-        "__version__",
-        "__file__",
-        "__path__",
-        "__package__",
-    ),
-    *(
-        "__cause__",
-        "__context__",
-        "__dict__",
-        "__slots__",
-        "__signature__",
-        "__annotations__",
-        "__future__",
-    ),
-    *("__getitem__", "__contains__", "__init__", "__enter__", "__exit__", "__new__", "__setattr__"),
-    *(
-        "__init_subclass__",
-        "__call__",
-        "__iter__",
-        "__len__",
-        "__eq__",
-        "__hash__",
-        "__post_init__",
-    ),
+    "__name__",
+    "__qualname__",
+    "__module__",
+    "__doc__",
+    "__version__",
+    "__file__",
+    "__path__",
+    "__package__",
+    "__cause__",
+    "__context__",
+    "__dict__",
+    "__slots__",
+    "__signature__",
+    "__annotations__",
+    "__future__",
+    "__getitem__",
+    "__contains__",
+    "__init__",
+    "__enter__",
+    "__exit__",
+    "__new__",
+    "__setattr__",
+    "__init_subclass__",
+    "__call__",
+    "__iter__",
+    "__len__",
+    "__eq__",
+    "__hash__",
+    "__post_init__",
 }
 # Modules below the top of a package that its documentation names; with a dot at the end, all
 # modules below.
 DOCUMENTED_MODULES = (
-    *("accelerate.tracking", "accelerate.utils", "datasets.exceptions", "fastapi."),
-    *(
-        "huggingface_hub.errors",
-        "huggingface_hub.utils",
-        "mcp.",
-        "mteb.",
-        "onnxruntime.quantization",
-        "openpyxl.",
-    ),
-    *(
-        "plotly.",
-        "py3langid.langid",
-        "pyarrow.",
-        "pydantic.",
-        "ray.",
-        "rich.",
-        "safetensors.",
-        "scipy.",
-        "sklearn.",
-    ),
-    *(
-        "sentence_transformers.",
-        "starlette.",
-        "tensorflow.",
-        "torch.",
-        "tqdm.auto",
-        "transformers.utils",
-    ),
-    *("tokenizers.", "transformers.masking_utils"),
+    "accelerate.tracking",
+    "accelerate.utils",
+    "datasets.exceptions",
+    "fastapi.",
+    "huggingface_hub.errors",
+    "huggingface_hub.utils",
+    "mcp.",
+    "mteb.",
+    "onnxruntime.quantization",
+    "openpyxl.",
+    "plotly.",
+    "py3langid.langid",
+    "pyarrow.",
+    "pydantic.",
+    "ray.",
+    "rich.",
+    "safetensors.",
+    "scipy.",
+    "sklearn.",
+    "sentence_transformers.",
+    "starlette.",
+    "tensorflow.",
+    "torch.",
+    "tqdm.auto",
+    "transformers.utils",
+    "tokenizers.",
+    "transformers.masking_utils",
 )
 # Methods that subclasses are documented to define, by class; those of Python's data model are free.
 DOCUMENTED_METHODS = {
@@ -111,7 +109,8 @@ GRADIO_CLASSES = re.compile(
     r"|wrap-inner|wrap|block|form|tabitem|prose|row|column|hidden|container|reset-button|virtual-row|sm|md|lg|primary"
     r"|nav-holder|show-api|icon|cell-menu-button|contain)(?![\w-])|\[data-testid[^\]]*\]|footer\[[^\]]*\]"
 )
-MOST_GRADIO_CLASSES, MOST_IMPORTANT = 20, 30
+MOST_GRADIO_CLASSES = 20
+MOST_IMPORTANT = 30
 
 
 class Licence(NamedTuple):
@@ -267,113 +266,109 @@ ALLOWED = (
 
 def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The line and the words of each fault of a Python file."""
-    nodes = [*ast.walk(tree)]
-    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    # Whether a name is a library's, of those that the file imports and of its own objects.
-    names = {
-        (alias.asname or alias.name).split(".")[0]: is_foreign(node)
-        for node in imports
-        for alias in node.names
-    }
-    names |= dict.fromkeys(("self", "cls", "super"), False)
-    functions = {
-        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    variables = {
-        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    attributes = {
-        node.attr for node in nodes if is_store(node) and root_of(node) in ("self", "cls")
-    }
-    defined = OF_NAMEDTUPLES | functions | variables | attributes
+    nodes = list(ast.walk(tree))
+    # The names that the file imports, from libraries and from the product itself.
+    library_names: set[str] = set()
+    own_names = {"self", "cls", "super"}
+    # The functions, variables and attributes that the file defines.
+    defined = set(OF_NAMEDTUPLES)
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+            if is_foreign(node):
+                library_names |= names
+            else:
+                own_names |= names
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif is_store(node) and root_of(node) in ("self", "cls"):
+            defined.add(node.attr)
     for node in nodes:
         root = root_of(node)
+        is_fault = False
         if isinstance(node, ast.Import | ast.ImportFrom) and is_foreign(node):
-            if any(map(PRIVATE.fullmatch, imported(node))) or not all(
-                map(is_documented, modules_of(node))
-            ):
-                yield node.lineno, ast.unparse(node)
+            is_private = any(map(PRIVATE.fullmatch, imported_names(node)))
+            is_fault = is_private or not all(map(is_documented, modules_of(node)))
         elif isinstance(node, ast.Attribute):
-            is_own = names.get(root) is False or (node.attr in defined and not names.get(root))
-            is_private = PRIVATE.fullmatch(node.attr) and not is_own
-            if is_private or is_hidden(node.attr) or (names.get(root) and is_store(node)):
-                yield node.lineno, ast.unparse(node)
+            is_library = root in library_names
+            is_own = root in own_names or (node.attr in defined and not is_library)
+            is_private = PRIVATE.fullmatch(node.attr) is not None and not is_own
+            is_change = is_library and is_store(node)
+            is_fault = is_private or is_change or is_hidden(node.attr)
         elif isinstance(node, ast.Call):
-            is_change = root in CHANGES and names.get(root_of(*node.args[:1]))
+            # setattr(object, name, …) and the like
+            is_change = root in CHANGES and root_of(*node.args[:1]) in library_names
             name = text_of(node.args[1]) if root in READS and len(node.args) > 1 else ""
-            is_private = PRIVATE.fullmatch(name) and name not in defined
-            if is_change or is_private or is_hidden(name):
-                yield node.lineno, ast.unparse(node)
+            is_private = PRIVATE.fullmatch(name) is not None and name not in defined
+            is_fault = is_change or is_private or is_hidden(name)
         elif isinstance(node, ast.Constant) and "=>" in text_of(node):
-            yield from ((node.lineno, words) for _, words in script_faults(text_of(node)))
+            # A function of JavaScript.
+            for _, words in script_faults(text_of(node)):
+                yield node.lineno, words
+        if is_fault:
+            yield getattr(node, "lineno", 1), ast.unparse(node)
     yield from overrides(nodes)
 
 
 def overrides(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """The methods of subclasses of foreign classes that replace one that the library does not document."""
-    nodes = [*nodes]
+    nodes = list(nodes)
+    # The full names of imported objects.
     origins: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and is_foreign(node):
             prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            origins |= {
-                alias.asname or alias.name.split(".")[0]: prefix + alias.name
-                for alias in node.names
-            }
+            for alias in node.names:
+                origins[alias.asname or alias.name.split(".")[0]] = prefix + alias.name
     for node in nodes:
         if not isinstance(node, ast.ClassDef):
             continue
         for base in node.bases:
+            # Without type arguments, as in Base[int].
             name, *rest = ast.unparse(base).partition("[")[0].split(".")
             if name not in origins:
                 continue
             base_name = ".".join((origins[name], *rest))
-            methods = {
-                part.name: part
-                for part in node.body
-                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
-            }
-            for method in methods.keys() & methods_of(base_name) - DOCUMENTED_METHODS.get(
-                base_name, set()
-            ):
-                yield methods[method].lineno, f"{node.name}.{method}"
+            undocumented = methods_of(base_name) - DOCUMENTED_METHODS.get(base_name, set())
+            for part in node.body:
+                is_method = isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+                if is_method and part.name in undocumented:
+                    yield part.lineno, f"{node.name}.{part.name}"
 
 
 def methods_of(class_name: str) -> set[str]:
     """The members of a class, without those of Python's data model."""
     module, _, name = class_name.rpartition(".")
-    members = dir(getattr(import_module(module), name))
-    return {
-        member
-        for member in members
-        if member not in dir(object) and member not in DOCUMENTED_DUNDERS
-    }
+    members = set(dir(getattr(import_module(module), name)))
+    return members - set(dir(object)) - DOCUMENTED_DUNDERS
 
 
 def is_foreign(node: ast.Import | ast.ImportFrom) -> bool:
     """Whether a statement imports from a third-party package."""
     name = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
-    return not getattr(node, "level", 0) and (name or "").split(".")[0] not in OWN
+    is_relative = getattr(node, "level", 0) > 0
+    return not is_relative and (name or "").split(".")[0] not in OWN
 
 
-def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+def imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The modules and the names that a statement imports."""
     return [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
 
 
 def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The modules that a statement imports, or imports from."""
-    return (
-        [node.module or ""]
-        if isinstance(node, ast.ImportFrom)
-        else [alias.name for alias in node.names]
-    )
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names]
 
 
 def is_documented(module: str) -> bool:
     """Whether a module is the top of a package, or one that its documentation names."""
-    whole = tuple(name for name in DOCUMENTED_MODULES if name.endswith("."))
-    return "." not in module or module in DOCUMENTED_MODULES or module.startswith(whole)
+    is_top = "." not in module
+    prefixes = tuple(name for name in DOCUMENTED_MODULES if name.endswith("."))
+    return is_top or module in DOCUMENTED_MODULES or module.startswith(prefixes)
 
 
 def is_hidden(name: str) -> bool:
@@ -382,11 +377,12 @@ def is_hidden(name: str) -> bool:
 
 
 def text_of(node: ast.AST) -> str:
+    """The value of a string; "" for any other node."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def is_store(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    """Whether an attribute is set or deleted there."""
+    """Whether a node sets or deletes an attribute."""
     return isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
 
 
@@ -401,44 +397,46 @@ def script_faults(text: str) -> Iterator[tuple[int, str]]:
     """The line and the words of each private property in JavaScript."""
     for number, line in enumerate(text.splitlines(), 1):
         code = line.partition("// ")[0]
-        yield from ((number, match[1] or match[2]) for match in INSIDE_OF_SCRIPTS.finditer(code))
+        for match in INSIDE_OF_SCRIPTS.finditer(code):
+            yield number, match[1] or match[2]
 
 
 def style_faults(styles: str) -> Iterator[str]:
     """A sentence for each limit that the style sheets exceed."""
     rules = re.sub(r"/\*.*?\*/", "", styles, flags=re.DOTALL)
-    mentions, important = len(GRADIO_CLASSES.findall(rules)), rules.count("!important")
-    if mentions > MOST_GRADIO_CLASSES:
-        yield f"assets/*.css: {mentions} mentions of Gradio's own classes, at most {MOST_GRADIO_CLASSES}"
-    if important > MOST_IMPORTANT:
-        yield f"assets/*.css: {important} !important, at most {MOST_IMPORTANT}"
+    num_classes = len(GRADIO_CLASSES.findall(rules))
+    num_important = rules.count("!important")
+    if num_classes > MOST_GRADIO_CLASSES:
+        yield f"assets/*.css: {num_classes} mentions of Gradio's own classes, at most {MOST_GRADIO_CLASSES}"
+    if num_important > MOST_IMPORTANT:
+        yield f"assets/*.css: {num_important} !important, at most {MOST_IMPORTANT}"
 
 
 def is_allowed(path: str, words: str) -> bool:
-    return any(
-        fnmatchcase(path, licence.path) and words.startswith(licence.words) for licence in ALLOWED
-    )
+    licences = [licence for licence in ALLOWED if fnmatchcase(path, licence.path)]
+    return any(words.startswith(licence.words) for licence in licences)
 
 
 def main() -> int:
     """Prints the faults. Returns 1 if there are some."""
-    places = []
+    assets = ROOT / "assets"
+    faults_by_file: dict[Path, Iterator[tuple[int, str]]] = {}
     for package in PRODUCT:
         for file in sorted((ROOT / package).rglob("*.py")):
-            path = file.relative_to(ROOT).as_posix()
-            places += [(path, *fault) for fault in faults(ast.parse(file.read_text("utf-8")))]
-    for file in sorted((ROOT / "assets").glob("*.js")):
-        places += [
-            (f"assets/{file.name}", *fault) for fault in script_faults(file.read_text("utf-8"))
-        ]
-    lines = [
-        f"{path}:{line}: {words}" for path, line, words in places if not is_allowed(path, words)
-    ]
-    lines += style_faults(
-        "\n".join(file.read_text("utf-8") for file in sorted((ROOT / "assets").glob("*.css")))
-    )
-    print("\n".join(lines), end="\n" if lines else "")
-    return min(1, len(lines))
+            faults_by_file[file] = faults(ast.parse(file.read_text("utf-8")))
+    for file in sorted(assets.glob("*.js")):
+        faults_by_file[file] = script_faults(file.read_text("utf-8"))
+    sentences = []
+    for file, faults_of_file in faults_by_file.items():
+        path = file.relative_to(ROOT).as_posix()
+        for line, words in faults_of_file:
+            if not is_allowed(path, words):
+                sentences.append(f"{path}:{line}: {words}")
+    styles = [file.read_text("utf-8") for file in sorted(assets.glob("*.css"))]
+    sentences += style_faults("\n".join(styles))
+    for sentence in sentences:
+        print(sentence)
+    return 1 if sentences else 0
 
 
 if __name__ == "__main__":

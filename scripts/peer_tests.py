@@ -1,12 +1,12 @@
-"""Run tests of sentence-transformers with names of SBERT Lab in place of its own: python -m scripts.peer_tests FOLDER
+"""Run tests of sentence-transformers with the classes of SBERT Lab: python -m scripts.peer_tests FOLDER
 
 FOLDER is the folder ``tests`` of its repository, at a version near the one that is installed.
-Nothing is fetched and nothing in it is changed: the files are copied, and what they import from
-sentence-transformers is imported from ``sbert_lab`` where that has it. Their models are not here;
-all-MiniLM-L6-v2 and minilm-stsb stand for them.
+Nothing is fetched and nothing in it is changed: the files are copied, and the names that they import
+from sentence-transformers are imported from ``sbert_lab`` if it has them. The models of the tests
+are not here; all-MiniLM-L6-v2 and minilm-stsb replace them.
 
-Prints the numbers of tests that passed and failed for each file. With --theirs nothing is replaced
-but the models: what fails then too fails for another reason, such as that it needs the Hub.
+Prints the numbers of tests that passed and failed for each file. With --theirs only the models are
+replaced: a test that fails then, too, fails for another reason, such as that it needs the Hub.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
+
+from training.sources.resolve import model_folder
 
 FILES = (
     "util/test_retrieval.py",
@@ -29,7 +31,7 @@ FILES = (
     "sentence_transformer/evaluation/test_paraphrase_mining_evaluator.py",
     "sentence_transformer/evaluation/test_triplet_evaluator.py",
 )
-# Names of theirs with ours.
+# Our names by the names of sentence-transformers.
 NAMES = {
     "SentenceTransformer": "Encoder",
     "CrossEncoder": "CrossEncoder",
@@ -49,13 +51,13 @@ CROSS_ENCODERS = ("reranker_bert_tiny_model",)
 FIXTURE = """
 @pytest.fixture(scope="session")
 def {name}():
-    return {opened}
+    return {model}
 
 """
 
 
 class _OurNames(ast.NodeTransformer):
-    """Imports from ``sbert_lab`` what it has of the names that a file imports from sentence-transformers."""
+    """Imports the names of `NAMES` from ``sbert_lab``."""
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
         if not (node.module or "").startswith("sentence_transformers"):
@@ -74,24 +76,18 @@ def conftest(with_ours: bool) -> str:
     """The fixtures of their models: ours by the same names, or theirs from the same folders."""
     if with_ours:
         lines = ["import pytest", "from sbert_lab import CrossEncoder, Encoder"]
-        encoder, cross_encoder = (
-            'Encoder("all-MiniLM-L6-v2", dtype="float32")',
-            'CrossEncoder("minilm-stsb")',
-        )
+        encoder = 'Encoder("all-MiniLM-L6-v2", dtype="float32")'
+        cross_encoder = 'CrossEncoder("minilm-stsb")'
     else:
-        from training.sources.resolve import model_folder
-
         lines = [
             "import pytest",
             "from sentence_transformers import CrossEncoder, SentenceTransformer",
         ]
         path = str(model_folder("all-MiniLM-L6-v2").path)
-        encoder, cross_encoder = (
-            f"SentenceTransformer({path!r})",
-            f"CrossEncoder({path!r}, num_labels=1)",
-        )
-    fixtures = [FIXTURE.format(name=name, opened=encoder) for name in ENCODERS]
-    fixtures += [FIXTURE.format(name=name, opened=cross_encoder) for name in CROSS_ENCODERS]
+        encoder = f"SentenceTransformer({path!r})"
+        cross_encoder = f"CrossEncoder({path!r}, num_labels=1)"
+    fixtures = [FIXTURE.format(name=name, model=encoder) for name in ENCODERS]
+    fixtures += [FIXTURE.format(name=name, model=cross_encoder) for name in CROSS_ENCODERS]
     return "\n".join([*lines, *fixtures])
 
 
@@ -122,7 +118,8 @@ def run(folder: Path, file: str, with_ours: bool) -> ElementTree.Element:
             "HF_DATASETS_OFFLINE": "1",
             "PYTHONPATH": str(Path(__file__).parents[1]),
         }
-        finished = subprocess.run(
+        # Failing tests are in the report.
+        process = subprocess.run(
             command,
             cwd=temporary,
             env={**os.environ, **offline},
@@ -131,7 +128,7 @@ def run(folder: Path, file: str, with_ours: bool) -> ElementTree.Element:
             check=False,
         )
         if not report.is_file():
-            raise SystemExit(f"{file}: {finished.stdout}{finished.stderr}")
+            raise SystemExit(f"{file}: {process.stdout}{process.stderr}")
         return ElementTree.parse(report).getroot()  # noqa: S314 - a file that pytest has just written
 
 
@@ -146,22 +143,23 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{'':58}passed failed skipped")
     for file in FILES:
-        cases = list(
-            run(arguments.folder.expanduser(), file, not arguments.theirs).iter("testcase")
-        )
-        faults = {
-            case.get("name", ""): part
-            for case in cases
-            for part in case
-            if part.tag in ("failure", "error")
-        }
-        skipped = sum(case.find("skipped") is not None for case in cases)
-        print(
-            f"{Path(file).name:58}{len(cases) - len(faults) - skipped:6}{len(faults):7}{skipped:8}",
-            flush=True,
-        )
-        for name, fault in faults.items():
-            print(f"    {name}: {' '.join((fault.get('message') or '').split())[:200]}")
+        report = run(arguments.folder.expanduser(), file, not arguments.theirs)
+        num_passed = 0
+        num_skipped = 0
+        faults = {}
+        for case in report.iter("testcase"):
+            fault = case.find("failure")
+            if fault is None:
+                fault = case.find("error")
+            if fault is not None:
+                faults[case.get("name", "")] = " ".join(fault.get("message", "").split())
+            elif case.find("skipped") is not None:
+                num_skipped += 1
+            else:
+                num_passed += 1
+        print(f"{Path(file).name:58}{num_passed:6}{len(faults):7}{num_skipped:8}", flush=True)
+        for name, message in faults.items():
+            print(f"    {name}: {message[:200]}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m scripts.resume_run [--base BASE] [--steps N] [--data DATA] [--eval-data DATA]
 
-Prints one JSON object: the losses and Spearman's ρ of both, and by how much they differ. Runs are
+Prints one JSON object: the losses and Spearman's ρ of both runs, and their differences. The runs are
 written into the home folder ($SBERT_HOME) and stay there. Needs neither gradio nor a network.
 `scripts/gpu_run.sh` executes it on a GPU.
 """
@@ -46,13 +46,19 @@ def main() -> None:
     if whole.state != State.FINISHED:
         sys.exit(f"the run {whole.state}: {whole.record.reason}; {log_of(store.home)}")
     run = queue.start(config)
-    while (step := store.get(run.id).progress.step or 0) < options.steps // 2:
+    step = 0
+    while step < options.steps // 2:
         time.sleep(0.01)
+        step = store.get(run.id).progress.step or 0
     store.stop(run.id)
     stopped = wait(store, run.id)
     has_checkpoint = (stopped.folder / "checkpoint").is_dir()
     queue.resume(run.id)
     resumed = wait(store, run.id)
+    devices = []
+    for event in whole.events:
+        if event["kind"] == "state" and "device" in event:
+            devices.append(event["device"])
     result = {
         "states": [str(attempt.state) for attempt in (whole, stopped, resumed)],
         "stopped_after_step": stopped.progress.step,
@@ -60,11 +66,7 @@ def main() -> None:
         "checkpoint": has_checkpoint,
         "losses": differences(whole, resumed, "train", "loss"),
         "spearman": differences(whole, resumed, "eval", "spearman"),
-        "device": [
-            event["device"]
-            for event in whole.events
-            if event["kind"] == "state" and "device" in event
-        ],
+        "device": devices,
     }
     print(json.dumps(result))
 
@@ -86,17 +88,18 @@ def log_of(home: Path) -> str:
 
 def differences(whole: Run, resumed: Run, kind: str, name: str) -> dict[str, Any]:
     """A figure of both runs by step, and the largest difference."""
-    first, second = (
-        {event["step"]: event[name] for event in run.events if event["kind"] == kind}
-        for run in (whole, resumed)
-    )
+
+    def by_step(run: Run) -> dict[int, float]:
+        return {event["step"]: event[name] for event in run.events if event["kind"] == kind}
+
+    first = by_step(whole)
+    second = by_step(resumed)
+    common_steps = first.keys() & second.keys()
     return {
         "steps": list(first),
         "whole": list(first.values()),
         "resumed": [second.get(step) for step in first],
-        "largest_difference": max(
-            abs(first[step] - second[step]) for step in first.keys() & second.keys()
-        ),
+        "largest_difference": max(abs(first[step] - second[step]) for step in common_steps),
     }
 
 

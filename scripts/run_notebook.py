@@ -1,7 +1,7 @@
 """Runs docs/python_api.ipynb from top to bottom and stores what its cells show: `python -m scripts.run_notebook`.
 
-It needs no Jupyter: a cell is executed as a notebook does, its value is that of its last
-expression.
+It does not need Jupyter: cells are executed as a notebook executes them, and the value of a cell is
+the value of its last expression.
 """
 
 import ast
@@ -24,16 +24,16 @@ def run_cells(cells: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str
         if cell["cell_type"] != "code":
             continue
         tree = ast.parse("".join(cell["source"]))
-        last = tree.body[-1]
-        expression = last.value if isinstance(last, ast.Expr) else None
-        tree.body = tree.body[:-1] if expression else tree.body
-        with redirect_stdout(io.StringIO()) as printed:
+        expression = None
+        if isinstance(tree.body[-1], ast.Expr):
+            expression = tree.body.pop().value
+        value = None
+        with redirect_stdout(io.StringIO()) as stdout:
             exec(compile(tree, "cell", "exec"), names)  # noqa: S102
-            value = None
             if expression is not None:
                 code = compile(ast.Expression(expression), "cell", "eval")
                 value = eval(code, names)  # noqa: S307
-        yield cell, printed.getvalue(), value
+        yield cell, stdout.getvalue(), value
 
 
 def outputs(printed: str, value: Any, count: int) -> list[dict[str, Any]]:
@@ -63,7 +63,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for count, (cell, printed, value) in enumerate(run_cells(notebook["cells"]), start=1):
-            cell["execution_count"], cell["outputs"] = count, outputs(printed, value, count)
+            cell["execution_count"] = count
+            cell["outputs"] = outputs(printed, value, count)
     NOTEBOOK.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 

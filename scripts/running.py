@@ -28,25 +28,26 @@ ENDING_SECONDS = 10.0
 
 def chromium_path() -> str | None:
     """The browser on the PATH; None for Playwright's own."""
-    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    for name in BROWSERS:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    return None
 
 
 def workers_of(home: Path) -> list[psutil.Process]:
-    """The workers that run, whether the app or ``sbert-lab worker`` has started them."""
+    """The running workers of a home folder, whether the app or ``sbert-lab worker`` has started them."""
     workers = []
     for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if (
-            {"worker", "sbert_app.services.jobs.worker"} & set(line)
-            and str(home) in line
-            and _runs(process)
-        ):
+        words = process.info["cmdline"] or []
+        is_worker = "worker" in words or "sbert_app.services.jobs.worker" in words
+        if is_worker and str(home) in words and _is_running(process):
             workers.append(process)
     return workers
 
 
 def end_workers(home: Path) -> None:
-    """Ends the workers with their runs, which write into the folder until then, and kills those that take too long."""
+    """Ends the workers of a home folder and their runs, so that nothing writes into it. Kills them after a while."""
     processes = []
     for worker in workers_of(home):
         with suppress(psutil.NoSuchProcess):
@@ -61,16 +62,16 @@ def end_workers(home: Path) -> None:
 def _wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """The processes that still run after `ENDING_SECONDS`."""
     end = time.monotonic() + ENDING_SECONDS
-    while (
-        alive := [process for process in processes if _runs(process)]
-    ) and time.monotonic() < end:
+    alive = [process for process in processes if _is_running(process)]
+    while alive and time.monotonic() < end:
         time.sleep(0.05)
+        alive = [process for process in alive if _is_running(process)]
     return alive
 
 
-def _runs(process: psutil.Process) -> bool:
-    """Whether a process runs: it may have ended without its parent, such as the app, having noticed."""
+def _is_running(process: psutil.Process) -> bool:
     try:
+        # A zombie has ended, but its parent, such as the app, has not noticed yet.
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

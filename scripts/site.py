@@ -1,4 +1,4 @@
-"""The hook of mkdocs.yml: README, its neighbours and the lessons become pages, and links lead to their places there.
+"""The hook of mkdocs.yml: makes pages of README, its neighbours and the lessons, and rewrites links between them.
 
 make docs     builds the site into .cache/site, and fails at a broken link
 """
@@ -14,53 +14,57 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+# The pages of files outside of docs/.
 BESIDE = {
     "README.md": "index.md",
-    **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")},
+    "CHANGELOG.md": "CHANGELOG.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "SECURITY.md": "SECURITY.md",
 }
 LESSONS = ROOT / "assets/lessons"
 LINK = re.compile(r"(\]\()([^)\s]+)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what lies outside of docs/: the pages beside the README, and the pictures and files that pages link to."""
+    """Adds files outside of docs/: the README and its neighbours, and the pictures and files that pages link to."""
     pages = {ROOT / name: page for name, page in BESIDE.items()}
-    for source, place in pages.items():
-        files.append(File.generated(config, place, abs_src_path=str(source)))
+    for source, page in pages.items():
+        files.append(File.generated(config, page, abs_src_path=str(source)))
+    hidden = InclusionLevel.NOT_IN_NAV
     for lesson in LESSONS.glob("*.json"):
-        content, inclusion = (
-            lesson_page(json.loads(lesson.read_text(encoding="utf-8"))),
-            InclusionLevel.NOT_IN_NAV,
-        )
-        files.append(
-            File.generated(
-                config, f"lessons/{lesson.stem}.md", content=content, inclusion=inclusion
-            )
-        )
-    linked = {target for text in (*pages, *DOCS.glob("*.md")) for target in _linked(text)}
-    for target in sorted(linked - pages.keys()):
-        if not {DOCS, LESSONS} & {*target.parents}:
-            place, inclusion = target.relative_to(ROOT).as_posix(), InclusionLevel.NOT_IN_NAV
-            files.append(
-                File.generated(config, place, abs_src_path=str(target), inclusion=inclusion)
-            )
+        text = lesson_page(json.loads(lesson.read_text(encoding="utf-8")))
+        page = f"lessons/{lesson.stem}.md"
+        files.append(File.generated(config, page, content=text, inclusion=hidden))
+    targets: set[Path] = set()
+    for source in (*pages, *DOCS.glob("*.md")):
+        targets.update(_link_targets(source))
+    for target in sorted(targets - pages.keys()):
+        is_page = DOCS in target.parents or LESSONS in target.parents
+        if not is_page:
+            place = target.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, place, abs_src_path=str(target), inclusion=hidden))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite a page's relative links from the layout of the repository to that of the site."""
+    """Rewrites a page's relative links from the layout of the repository to the layout of the site."""
     if not page.file.abs_src_path:
         # A lesson, which links to nothing.
         return markdown
-    folder, place = Path(page.file.abs_src_path).parent, posixpath.dirname(page.file.src_uri)
-    return LINK.sub(lambda match: match[1] + _on_the_site(match[2], folder, place), markdown)
+    source_folder = Path(page.file.abs_src_path).parent
+    page_folder = posixpath.dirname(page.file.src_uri)
+    return LINK.sub(
+        lambda match: match[1] + _link_on_site(match[2], source_folder, page_folder), markdown
+    )
 
 
 def lesson_page(lesson: dict[str, Any]) -> str:
-    """A lesson as Markdown: what the page Learn shows of it, without the demo, which needs the app."""
-    # A bar would end the cell.
-    cells = [(label.replace("|", "&#124;"), value) for label, value in lesson["paper"]]
-    rows = [f"| {label} | {value} |" for label, value in cells]
+    """A lesson as Markdown, as the page Learn shows it, without the demo, which needs the app."""
+    rows = []
+    for label, value in lesson["paper"]:
+        # A bar would end the cell.
+        cell = label.replace("|", "&#124;")
+        rows.append(f"| {cell} | {value} |")
     return "\n\n".join(
         [
             f"# {lesson['number']} {lesson['title']}",
@@ -76,24 +80,28 @@ def lesson_page(lesson: dict[str, Any]) -> str:
     )
 
 
-def _linked(text: Path) -> Iterator[Path]:
-    links = (
-        link.partition("#")[0]
-        for _, link in LINK.findall(text.read_text(encoding="utf-8"))
-        if "://" not in link
-    )
-    return ((text.parent / link).resolve() for link in links if link)
+def _link_targets(source: Path) -> Iterator[Path]:
+    """The files that a page links to."""
+    for _, link in LINK.findall(source.read_text(encoding="utf-8")):
+        path = link.partition("#")[0]
+        if path and "://" not in link:
+            yield (source.parent / path).resolve()
 
 
-def _on_the_site(link: str, folder: Path, place: str) -> str:
+def _link_on_site(link: str, source_folder: Path, page_folder: str) -> str:
+    """A link of a page as it is on the site.
+
+    Args:
+        source_folder: the folder of the page's source, to which the link is relative.
+        page_folder: the folder of the page on the site; "" for the root.
+    """
     path, sign, anchor = link.partition("#")
     if "://" in link or not path:
         return link
-    file = (folder / path).resolve()
-    target = file.relative_to(ROOT).as_posix()
-    there = (
-        f"lessons/{file.stem}.md"
-        if file.parent == LESSONS
-        else BESIDE.get(target, target.removeprefix("docs/"))
-    )
-    return posixpath.relpath(there, place or ".") + sign + anchor
+    file = (source_folder / path).resolve()
+    if file.parent == LESSONS:
+        target = f"lessons/{file.stem}.md"
+    else:
+        name = file.relative_to(ROOT).as_posix()
+        target = BESIDE.get(name, name.removeprefix("docs/"))
+    return posixpath.relpath(target, page_folder or ".") + sign + anchor

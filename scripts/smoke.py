@@ -1,8 +1,8 @@
-"""Does in at most three minutes what every machine has to do: python -m scripts.smoke
+"""Checks in at most three minutes that the app works on this machine: python -m scripts.smoke
 
 Compares two sentences, scores a file, trains ten steps, serves one page and asks it for an answer,
-each by the command that a user types. It needs the packages and the default model, and no make; the
-gate of CI's other systems.
+each by the command that a user types. It needs the packages and the default model, but not make. CI
+runs it on several systems.
 """
 
 import csv
@@ -35,9 +35,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def run(*arguments: object, home: Path) -> Any:
-    """The JSON that a command prints."""
+    """Runs a command, and returns the JSON that it prints."""
     command = [*COMMAND, *map(str, arguments), "--json"]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         env=environment(home),
         capture_output=True,
@@ -45,9 +45,9 @@ def run(*arguments: object, home: Path) -> Any:
         check=False,
         timeout=600,
     )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}: {process.stderr}")
+    return json.loads(process.stdout)
 
 
 def compare(folder: Path, home: Path) -> str:
@@ -57,38 +57,35 @@ def compare(folder: Path, home: Path) -> str:
 
 
 def score(folder: Path, home: Path) -> str:
-    pairs, scored = folder / "pairs.csv", folder / "scored.csv"
+    pairs = folder / "pairs.csv"
+    scored = folder / "scored.csv"
     with pairs.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("sentence1", "sentence2", "score"), *PAIRS])
     assert run("score", pairs, scored, home=home)["scored"] == len(PAIRS)
     with scored.open(encoding="utf-8", newline="") as file:
-        assert [float(row["cosine"]) <= 1 for row in csv.DictReader(file)] == [True] * len(PAIRS)
+        cosines = [float(row["cosine"]) for row in csv.DictReader(file)]
+    assert len(cosines) == len(PAIRS)
+    assert max(cosines) <= 1
     return f"{len(PAIRS)} pairs scored"
 
 
 def train(folder: Path, home: Path) -> str:
-    data = (
-        "--train-data",
-        folder / "pairs.csv",
-        "--eval-data",
-        folder / "pairs.csv",
-        "--epochs",
-        10,
-        "--batch-size",
-        3,
-    )
-    settings = (
-        "--objective",
-        "regression",
-        "--base",
-        "scratch:1x32",
-        "--name",
-        "smoke",
-        "--max-steps",
-        10,
-    )
-    result = run("train", *settings, *data, home=home)
-    # Moments of another day are written in another way.
+    settings = {
+        "objective": "regression",
+        "base": "scratch:1x32",
+        "name": "smoke",
+        # `score` has written this file.
+        "train-data": folder / "pairs.csv",
+        "eval-data": folder / "pairs.csv",
+        "epochs": 10,
+        "batch-size": 3,
+        "max-steps": 10,
+    }
+    arguments: list[object] = []
+    for name, value in settings.items():
+        arguments += [f"--{name}", value]
+    result = run("train", *arguments, home=home)
+    # The run becomes a day old, because the times of other days are written in another way.
     record = home / "runs" / result["id"] / "run.json"
     values = json.loads(record.read_text(encoding="utf-8"))
     record.write_text(json.dumps({**values, "created": values["created"] - DAY}), encoding="utf-8")
@@ -111,9 +108,8 @@ def page(folder: Path, home: Path) -> str:
             address = _address(app, log)
             with urlopen(address, timeout=60) as answer:
                 assert b"SBERT Lab" in answer.read()
-            body = json.dumps(
-                {"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}
-            ).encode()
+            pair = {"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}
+            body = json.dumps(pair).encode()
             request = Request(f"{address}api/compare", body, {"Content-Type": "application/json"})
             with urlopen(request, timeout=120) as answer:
                 assert json.load(answer)["cosine"] > 0.5
@@ -123,19 +119,17 @@ def page(folder: Path, home: Path) -> str:
 
 
 def _address(app: subprocess.Popen[bytes], log: Path) -> str:
-    ends = time.monotonic() + WAIT
-    while time.monotonic() < ends and app.poll() is None:
-        lines = [
-            line
-            for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
-            if " is at http" in line
-        ]
-        if lines:
-            return lines[0].rpartition(" is at ")[2].strip().rstrip("/") + "/"
+    """Waits until the app listens, and returns the address that it has printed."""
+    end = time.monotonic() + WAIT
+    is_waiting = True
+    while is_waiting:
+        is_waiting = time.monotonic() < end and app.poll() is None
         time.sleep(0.2)
-    raise SystemExit(
-        f"the app did not start: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}"
-    )
+        text = log.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
+            if " is at http" in line:
+                return line.rpartition(" is at ")[2].strip().rstrip("/") + "/"
+    raise SystemExit(f"the app did not start: {text[-2000:]}")
 
 
 STEPS: dict[str, Callable[[Path, Path], str]] = {
@@ -147,6 +141,7 @@ STEPS: dict[str, Callable[[Path, Path], str]] = {
 
 
 def main() -> None:
+    # The script may be run without installing the package.
     sys.path.insert(0, str(ROOT))
     from training.sources.home import home_folder
 

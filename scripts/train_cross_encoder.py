@@ -6,8 +6,8 @@
 
 It is a run of the product's trainer, on STSb train; STSb dev chooses the checkpoint, and STSb test
 is evaluated once, at the end. The run trains the joint head and LoRA factors, and its model has
-them merged into the transformer. The adapter is what the run has added to each weight, which has
-the rank of its factors.
+them merged into the transformer. The factors of the adapter are computed from the difference of each
+weight from the base, which has the rank of the LoRA factors.
 
 With ``--teacher`` (augmented SBERT, Thakur et al. 2021) a stronger cross-encoder first labels
 additional pairs, made of neighbouring sentences of STSb train and read from the files given by
@@ -38,14 +38,17 @@ from training.search import semantic_search
 from training.trainer.config import RunConfig
 from training.trainer.train import RunResult, train
 
-TRAIN, DEV, TEST = "stsb:train", "stsb:dev", "stsb:test"
-# The cross biases, the scale and the shift of the head are a few hundred parameters, which need
+TRAIN = "stsb:train"
+DEV = "stsb:dev"
+TEST = "stsb:test"
+# Weights with fewer elements are the cross biases, the scale and the shift of the head, which need
 # large steps.
-FEW, RATE_OF_FEW = 500, 2e-2
+FEW = 500
+RATE_OF_FEW = 2e-2
 
 
 def optimiser(groups: Sequence[dict[str, Any]], rate: float) -> torch.optim.AdamW:
-    """AdamW with one learning rate for the LoRA factors and the head, and another for the few parameters."""
+    """AdamW with the learning rate ``rate``, except for weights of few elements."""
     weights = [weight for group in groups for weight in group["params"]]
     few = {
         "params": [weight for weight in weights if weight.numel() < FEW],
@@ -65,38 +68,38 @@ def unlabelled_pairs(base: str, files: Sequence[Path], count: int) -> list[tuple
     first, second = load_data(TRAIN).columns
     sentences = list(dict.fromkeys(first + second))
     vectors = Encoder.load(base).encode(sentences)
-    # The nearest of all is mostly the sentence itself.
-    near = [
-        [hit["corpus_id"] for hit in hits] for hits in semantic_search(vectors, vectors, top_k=3)
-    ]
-    pairs = {
-        tuple(sorted((sentences[i], sentences[j])))
-        for i, rows in enumerate(near)
-        for j in [row for row in rows if row != i][:2]
-    }
-    pairs -= {tuple(sorted(pair)) for pair in zip(first, second, strict=True)}
-    of_files = [pair for file in files for pair in zip(*load_data(str(file)).columns, strict=True)]
-    held_out = {
-        text for name in (DEV, TEST) for column in load_data(name).columns for text in column
-    }
-    allowed = [pair for pair in sorted(pairs) + of_files if not held_out & set(pair)]
+    neighbour_pairs: set[tuple[str, ...]] = set()
+    # The nearest of the three is mostly the sentence itself.
+    for number, hits in enumerate(semantic_search(vectors, vectors, top_k=3)):
+        neighbours = [hit["corpus_id"] for hit in hits if hit["corpus_id"] != number]
+        for neighbour in neighbours[:2]:
+            pair = sorted((sentences[number], sentences[neighbour]))
+            neighbour_pairs.add(tuple(pair))
+    # The pairs of STSb train have gold scores.
+    neighbour_pairs -= {tuple(sorted(pair)) for pair in zip(first, second, strict=True)}
+    pairs = sorted(neighbour_pairs)
+    for file in files:
+        pairs += zip(*load_data(str(file)).columns, strict=True)
+    held_out: set[str] = set()
+    for name in (DEV, TEST):
+        held_out.update(*load_data(name).columns)
+    allowed = [pair for pair in pairs if held_out.isdisjoint(pair)]
     return random.Random(0).sample(allowed, min(count, len(allowed)))
 
 
-def write_taught(file: Path, teacher: str, pairs: Sequence[tuple[str, str]]) -> None:
-    """Pairs with the teacher's scores, on the scale of gold scores, as a file to train on."""
+def write_labelled(path: Path, teacher: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Writes a file to train on: pairs with the teacher's scores, on the scale of gold scores."""
     scores = CrossEncoder.load(teacher).predict(pairs, show_progress_bar=True)
-    with file.open("w", newline="", encoding="utf-8") as opened:
-        writer = csv.writer(opened)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
         writer.writerow(["sentence1", "sentence2", "score"])
-        writer.writerows(
-            (*pair, f"{5 * score:.4f}") for pair, score in zip(pairs, scores.tolist(), strict=True)
-        )
+        for pair, score in zip(pairs, scores.tolist(), strict=True):
+            writer.writerow((*pair, f"{5 * score:.4f}"))
 
 
 @torch.no_grad()
 def write_adapter(folder: Path, model: str, base: str, rank: int) -> None:
-    """The files that `CrossEncoder.load` reads, except the card, of a run's model. LoRA factors are in float16."""
+    """Writes the files of an adapter, except the card, from the model of a run. LoRA factors are in float16."""
     from peft import LoraConfig
     from safetensors.torch import save_file
 
@@ -111,8 +114,10 @@ def write_adapter(folder: Path, model: str, base: str, rank: int) -> None:
     lora.base_model_name_or_path = base
     factors: dict[str, Tensor] = {}
     for name in linear:
-        added = scorer.transformer.get_submodule(name).weight - before.get_submodule(name).weight
-        up, values, down = torch.linalg.svd(added / (lora.lora_alpha / rank), full_matrices=False)
+        change = scorer.transformer.get_submodule(name).weight - before.get_submodule(name).weight
+        # peft multiplies the product of the factors by this number.
+        scale = lora.lora_alpha / rank
+        up, values, down = torch.linalg.svd(change / scale, full_matrices=False)
         roots = values[:rank].sqrt()
         factors[f"base_model.model.{name}.lora_A.weight"] = roots[:, None] * down[:rank]
         factors[f"base_model.model.{name}.lora_B.weight"] = up[:, :rank] * roots
@@ -125,16 +130,20 @@ def write_adapter(folder: Path, model: str, base: str, rank: int) -> None:
     )
 
 
-def make(folder: Path, config: RunConfig, teacher: str, files: Sequence[Path], taught: int) -> None:
-    """Train an adapter into ``folder`` and write its card, with Spearman on dev."""
-    with TemporaryDirectory() as place:
+def make(folder: Path, config: RunConfig, teacher: str, files: Sequence[Path], count: int) -> None:
+    """Trains an adapter into ``folder``, and writes its card, with Spearman on dev.
+
+    A ``teacher`` labels at most ``count`` further pairs; "" stands for none.
+    """
+    with TemporaryDirectory() as temporary:
         more = ""
         if teacher:
-            pairs = unlabelled_pairs(config.base, files, taught)
-            write_taught(Path(place) / "taught.csv", teacher, pairs)
+            pairs = unlabelled_pairs(config.base, files, count)
+            labelled = Path(temporary) / "taught.csv"
+            write_labelled(labelled, teacher, pairs)
             more = f"; {len(pairs):,} more pairs scored by {teacher}"
-            config = config.replace(train_data=f"{config.train_data}+{place}/taught.csv")
-        run = Path(place) / "run"
+            config = config.replace(train_data=f"{config.train_data}+{labelled}")
+        run = Path(temporary) / "run"
         result = train(
             config, folder=run, optimizer=lambda groups: optimiser(groups, config.learning_rate)
         )
@@ -142,29 +151,28 @@ def make(folder: Path, config: RunConfig, teacher: str, files: Sequence[Path], t
             raise InputError(f"the run {result.status}: {result.reason}")
         with replace_folder(folder) as fresh:
             write_adapter(fresh, result.path, config.base, config.lora_rank)
-            write_json(
-                fresh / "card.json",
-                card(folder.name, config, result, more, [file.name for file in files]),
-            )
+            names = [file.name for file in files]
+            write_json(fresh / "card.json", card(folder.name, config, result, more, names))
     measure(folder, DEV)
 
 
 def card(
     name: str, config: RunConfig, result: RunResult, more: str, files: Sequence[str]
 ) -> dict[str, Any]:
-    """The adapter's card, which the app shows with its scores."""
+    """The adapter's card, which the app shows with its scores. ``more`` are words on further pairs."""
     settings = {
         "base": config.base,
         "rank": config.lora_rank,
         "epochs": config.epochs,
         "batch_size": config.batch_size,
-    }
-    settings |= {
         "lr": config.learning_rate,
         "lr_cross": RATE_OF_FEW,
         "warmup": config.warmup,
         "seed": config.seed,
     }
+    rho_by_step = {}
+    for evaluation in result.evaluations:
+        rho_by_step[evaluation["step"]] = round(100 * evaluation["spearman"], 2)
     return {
         "name": name,
         "base": config.base,
@@ -172,26 +180,23 @@ def card(
         "pairs_from": [TRAIN, *files],
         "chosen_on": f"{DEV}, best evaluation",
         "spearman": {},
-        "dev_by_step": {
-            evaluation["step"]: round(100 * evaluation["spearman"], 2)
-            for evaluation in result.evaluations
-        },
+        "dev_by_step": rho_by_step,
         "settings": settings,
         "licence": "CC BY-SA 4.0 (training data); base Apache-2.0",
     }
 
 
 def measure(folder: Path, name: str) -> None:
-    """Write Spearman ×100 on a split into the card, measured with ``CrossEncoder.predict``."""
-    data, model, split = load_data(name), CrossEncoder.load(str(folder)), name.rpartition(":")[2]
+    """Writes Spearman ×100 on a split into the card, measured with ``CrossEncoder.predict``."""
+    data = load_data(name)
+    model = CrossEncoder.load(str(folder))
     scores = model.predict(list(zip(*data.columns, strict=True)))
+    rho = round(100 * spearman(scores, np.array(data.scores)), 2)
+    split = name.rpartition(":")[2]
     about = dict(model.card or {})
-    about["spearman"] = {
-        **about["spearman"],
-        split: round(100 * spearman(scores, np.array(data.scores)), 2),
-    }
+    about["spearman"] = {**about["spearman"], split: rho}
     write_json(folder / "card.json", about)
-    print(f"{folder.name}: {split} {about['spearman'][split]}")
+    print(f"{folder.name}: {split} {rho}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

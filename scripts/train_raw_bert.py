@@ -2,8 +2,8 @@
 
 A BERT of random weights learns to predict masked tokens of the sentences of DATA (files and named
 sets, joined by +), and of nothing else. FOLDER gets the run with its curve, and ``raw-bert-mini``,
-the model in float16. With --seconds the number of steps is chosen by the rate of a short run, which
-is on --trial-data if that is named.
+the model in float16. With --seconds the number of steps is chosen by the speed of a short run, which
+is trained on --trial-data, or by default on DATA.
 """
 
 import argparse
@@ -49,52 +49,44 @@ def main() -> None:
         name="raw-bert-mini",
     )
     if options.seconds:
-        steps = int(
-            options.seconds
-            / seconds_per_step(config.replace(train_data=options.trial_data or options.data))
-        )
+        trial = config.replace(train_data=options.trial_data or options.data)
+        steps = int(options.seconds / seconds_per_step(trial))
         config = config.replace(max_steps=steps, eval_every=max(1, steps // 15))
     started = time.perf_counter()
     result = train(config, on_event=show, folder=options.folder / "run")
     seconds = time.perf_counter() - started
-    print(
-        json.dumps(
-            {
-                "status": result.status,
-                "reason": result.reason,
-                "steps": result.steps,
-                "seconds": seconds,
-            }
-        )
-    )
+    summary = {
+        "status": result.status,
+        "reason": result.reason,
+        "steps": result.steps,
+        "seconds": seconds,
+    }
+    print(json.dumps(summary))
     export(options.folder / "run/model", options.folder / "raw-bert-mini")
     shutil.copy(options.folder / "run/events.jsonl", options.folder / "events.jsonl")
 
 
 def seconds_per_step(config: RunConfig) -> float:
-    """The time of a step, the first ones and the evaluations left out."""
+    """The time of a step, without evaluations and without the first third of the steps."""
     times: dict[int, float] = {}
 
     def record(event: dict[str, Any]) -> None:
         if event["kind"] == "train":
             times[event["step"]] = time.perf_counter()
 
-    train(
-        config.replace(max_steps=TRIAL_STEPS, eval_every=10**6, eval_data=None),
-        on_event=record,
-        folder=None,
-    )
-    first, last = sorted(times)[len(times) // 3], max(times)
+    # More steps between two evaluations than the run has.
+    trial = config.replace(max_steps=TRIAL_STEPS, eval_every=10**6, eval_data=None)
+    train(trial, on_event=record, folder=None)
+    first = sorted(times)[len(times) // 3]
+    last = max(times)
     return (times[last] - times[first]) / (last - first)
 
 
 def show(event: dict[str, Any]) -> None:
-    """Prints the figures of an evaluation, and of every tenth step."""
+    """Prints the figures of an evaluation, and of every 200th step."""
     if event["kind"] != "train" or event["step"] % 200 == 0:
-        print(
-            json.dumps({key: value for key, value in event.items() if key != "negatives"}),
-            flush=True,
-        )
+        figures = {key: value for key, value in event.items() if key != "negatives"}
+        print(json.dumps(figures), flush=True)
 
 
 def export(model: Path, target: Path) -> None:

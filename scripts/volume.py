@@ -6,7 +6,7 @@ densely the code is written. The other columns count what packs several thoughts
 1,000 code lines:
 
 - comprehensions of any kind,
-- ternaries, and in brackets how many of all contain another one,
+- ternaries, and in brackets the number of ternaries that contain another one,
 - `a, b = x, y`,
 - imports inside of functions,
 
@@ -28,15 +28,20 @@ COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("training", "sbert_app")
 UNCOUNTED = {
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
-    *(tokenize.ENCODING, tokenize.ENDMARKER),
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
 }
 # The longest function that counts as short.
 SHORT = 5
 
 
 class Volume(NamedTuple):
-    """The tokens of some code, and the number of lines that have one."""
+    """The number of tokens of some code, and the number of lines that have a token."""
 
     tokens: int
     lines: int
@@ -48,14 +53,16 @@ class Volume(NamedTuple):
 
 
 def volume_of(code: str) -> Volume:
-    docstrings = {*docstring_lines(ast.parse(code))}
-    tokens = [
-        token
-        for token in tokenize.generate_tokens(io.StringIO(code).readline)
-        if token.type not in UNCOUNTED and token.start[0] not in docstrings
-    ]
-    lines = {line for token in tokens for line in range(token.start[0], token.end[0] + 1)}
-    return Volume(len(tokens), len(lines))
+    docstrings = set(docstring_lines(ast.parse(code)))
+    num_tokens = 0
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        first_line = token.start[0]
+        if token.type not in UNCOUNTED and first_line not in docstrings:
+            num_tokens += 1
+            # A string may have several lines.
+            lines.update(range(first_line, token.end[0] + 1))
+    return Volume(num_tokens, len(lines))
 
 
 def docstring_lines(tree: ast.Module) -> Iterator[int]:
@@ -73,33 +80,40 @@ def docstring_lines(tree: ast.Module) -> Iterator[int]:
 
 
 def total(files: list[Path]) -> Volume:
-    volumes = [volume_of(file.read_text("utf-8")) for file in files]
-    return Volume(sum(volume.tokens for volume in volumes), sum(volume.lines for volume in volumes))
+    tokens = 0
+    lines = 0
+    for file in files:
+        volume = volume_of(file.read_text("utf-8"))
+        tokens += volume.tokens
+        lines += volume.lines
+    return Volume(tokens, lines)
 
 
 def forms_of(tree: ast.Module) -> Counter[str]:
-    """How often each form occurs that packs code, and how many functions there are."""
+    """The numbers of the forms that pack code, and of functions."""
     forms: Counter[str] = Counter()
-    local_imports = set()
+    # A set, because an import in a function within a function is met twice.
+    local_imports: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, COMPREHENSIONS):
             forms["comprehensions"] += 1
         elif isinstance(node, ast.IfExp):
             forms["ternaries"] += 1
-            forms["nested ternaries"] += any(
-                isinstance(part, ast.IfExp) for part in ast.walk(node) if part is not node
-            )
+            # The first node is the ternary itself.
+            _, *parts = ast.walk(node)
+            forms["nested ternaries"] += any(isinstance(part, ast.IfExp) for part in parts)
         elif isinstance(node, ast.Assign):
-            forms["a, b = x, y"] += isinstance(node.targets[0], ast.Tuple) and isinstance(
-                node.value, ast.Tuple
-            )
+            targets = node.targets[0]
+            if isinstance(targets, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                forms["a, b = x, y"] += 1
         elif isinstance(node, Function):
             forms["functions"] += 1
-            forms["short functions"] += (node.end_lineno or node.lineno) - node.lineno < SHORT
-            # A set, as the import in a function within a function is met twice.
-            local_imports |= {
-                part for part in ast.walk(node) if isinstance(part, ast.Import | ast.ImportFrom)
-            }
+            # The first line is not in the difference.
+            is_short = (node.end_lineno or node.lineno) - node.lineno < SHORT
+            forms["short functions"] += is_short
+            for part in ast.walk(node):
+                if isinstance(part, ast.Import | ast.ImportFrom):
+                    local_imports.add(part)
     forms["local imports"] = len(local_imports)
     return forms
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions, version
@@ -48,6 +49,17 @@ def declared() -> dict[str, Requirement]:
     found = by_name([*PROJECT["dependencies"], *OPTIONAL["app"], *OPTIONAL["maps"]])
     del found["sbert-lab"]  # an extra that contains another
     return found
+
+
+def test_the_command_line_starts_without_any_extra():
+    code = (
+        "import sys; from sbert_app.process import EXTRA_OF; sys.modules |= dict.fromkeys(EXTRA_OF);"
+        "import sbert_app.cli"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_each_extra_is_named_for_the_modules_that_it_brings():

@@ -68,7 +68,8 @@ def ablate(
             if train_data is not None or file.are_given:
                 # Raises InputError if there are options of a file, but no file.
                 settings["train_data"] = file.data_name(train_data or "", "--train-data")
-            sweep_id = sweeps.create(new_sweep(preset, seeds, settings)).id
+            record = new_sweep(preset, seeds, settings)
+            sweep_id = sweeps.create(record).id
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is not a sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)

@@ -92,6 +92,7 @@ def _extras() -> str:
 
 def _device(computing: options.Computing) -> str:
     """Returns the device and its threads; for a CPU also the reason why no GPU is used."""
+    # torch takes seconds to import.
     import torch
 
     from training.device import describe_device, pick_device, pick_dtype
@@ -101,7 +102,6 @@ def _device(computing: options.Computing) -> str:
     description = f"{describe_device(device)}, {dtype}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
     if device.type != "cpu":
         return description
-    # The reason why PyTorch does not use a GPU.
     reason = "no GPU"
     if torch.version.cuda is None and torch.version.hip is None:
         reason = f"no GPU, because PyTorch {torch.__version__} is built for the CPU alone"
@@ -109,6 +109,7 @@ def _device(computing: options.Computing) -> str:
         reason = "there is a GPU, which --device cpu leaves unused"
     else:
         try:
+            # The error says why PyTorch cannot use a GPU.
             torch.cuda.init()
         except (AssertionError, RuntimeError) as error:
             reason = f"no GPU for PyTorch {torch.__version__}: {first_line(error)}"

@@ -71,15 +71,15 @@ def evaluate(
 
 
 def _calibrate(
-    data: str, second: str, model: options.ModelOptions, computing: options.Computing
+    data: str, check_data: str, model: options.ModelOptions, computing: options.Computing
 ) -> None:
-    """Fits the calibration of a bi-encoder, and prints its reliability on other pairs."""
+    """Fits the calibration of a bi-encoder on ``data``, and prints its reliability on ``check_data``."""
     place = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
     models = ModelCache(place)
     with clean_stdout():
         curve = calibrate_on(models, name, data, place, UNWATCHED)
-        report = check(models, name, second, place, UNWATCHED)
+        report = check(models, name, check_data, place, UNWATCHED)
         encoder = models.get(name, VectorModel)
     file = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
     result = {

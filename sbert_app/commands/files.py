@@ -85,7 +85,7 @@ class PartsOptions:
         **job: Any,
     ) -> None:
         """Runs a `ShardJob` with these options and the fields ``job``, shows a bar, and prints the result."""
-        # Imported here because they import pyarrow, which takes time.
+        # Imported here because it imports pyarrow, which takes time.
         from sbert_app.services.files.shards import RayEngine, compute_here, run_job
 
         if output.lower().endswith(FILE_SUFFIXES):

@@ -277,7 +277,9 @@ def report(
     if is_experiment(place, what):
         report = experiment_report(Experiments(RunQueue(store)).get(what))
     else:
-        report = run_report(store, find_run(what.removeprefix("run:"), place), clean=str)
+        run_id = find_run(what.removeprefix("run:"), place)
+        # The owner of the runs may read paths, which ``str`` leaves as they are.
+        report = run_report(store, run_id, clean=str)
     write_text(output, report.html())
     size = output.stat().st_size
     sentence = f"{report.title}: {output}, {format_bytes(size)}"

@@ -225,7 +225,8 @@ def export(
     model: options.ModelOptions,
     file: options.FileOptions,
     clusters: Annotated[
-        int, Option(min=0, metavar="N", help="Clusters of k-means; 0 finds them by density (HDBSCAN).")
+        int,
+        Option(min=0, metavar="N", help="Clusters of k-means; 0 finds them by density (HDBSCAN)."),
     ] = 0,
     map_points: Annotated[
         int,

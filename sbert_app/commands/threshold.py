@@ -9,7 +9,6 @@ from typer import Option
 
 from sbert_app.commands import options
 from sbert_app.commands.evaluate import decision_lines
-from sbert_app.figures.evaluation import by_threshold
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.results.carry import ABOUT_EXAMPLE, EXAMPLE, ModelThreshold, advise
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
@@ -83,6 +82,9 @@ def threshold(
     for note in notes:
         print(f"{rows.name}: {note}", file=sys.stderr)
     if figure is not None:
+        # Plotly belongs to the extra app, which the other commands do not need.
+        from sbert_app.figures.evaluation import by_threshold
+
         plot = by_threshold(advice.decision.decision, advice.decision.similarity, name)
         plot.write_html(figure, include_plotlyjs=True)
     answer = advice.to_dict()

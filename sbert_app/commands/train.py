@@ -172,6 +172,7 @@ def _with_settings(command: Callable[..., None]) -> None:
             help=description,
             autocompletion=complete,
         )
+        # An option whose values can be joined may be given several times.
         type_: Any = list[str] if setting.joint else setting.type
         annotation: Any = Annotated[type_ | None, option]
         parameters.append(
@@ -195,6 +196,7 @@ def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
     with clean_stdout(), ProgressBar("mining negatives", "sentences") as bar:
         mined = mine_for(config, store.home, on_progress=bar)
     triplets = [asdict(triplet) for triplet in mined.examples(PREVIEWED)]
+    # The last note is on the mining.
     note = mined.data.notes[-1]
     result = {"triplets": triplets, "rows": len(mined.data), "note": note}
     print_result(result, as_json, "\n".join([*map(_triplet_lines, triplets), note]))
@@ -252,7 +254,11 @@ def _train_seeds(
                 f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume"
             )
     with clean_stdout():
-        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds)).id
+        if resume:
+            experiment_id = resume
+        else:
+            record = new_seeds(_config(store, settings), seeds)
+            experiment_id = experiments.create(record).id
         print(f"experiment {experiment_id}", file=sys.stderr)
         experiment = run_experiment(experiments, experiment_id, cluster, "train")
     record = experiment.record

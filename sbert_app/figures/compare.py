@@ -34,18 +34,18 @@ PAIRS = {"title": "pairs", "rangemode": "tozero"}
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
-def condense(exact: Attribution) -> Attribution:
+def condense(attribution: Attribution) -> Attribution:
     """A legible map: longer texts are summed by sentence, and only the parts with the largest sums are kept."""
-    starts_a = _starts_of_parts(exact.words_a)
-    starts_b = _starts_of_parts(exact.words_b)
-    by_row = np.add.reduceat(exact.matrix, starts_a, axis=0)  # (parts of A, words of B)
+    starts_a = _starts_of_parts(attribution.words_a)
+    starts_b = _starts_of_parts(attribution.words_b)
+    by_row = np.add.reduceat(attribution.matrix, starts_a, axis=0)  # (parts of A, words of B)
     matrix = np.add.reduceat(by_row, starts_b, axis=1)  # (parts of A, parts of B)
     rows = _largest(matrix.sum(axis=1))
     columns = _largest(matrix.sum(axis=0))
-    parts_a = _join_words(exact.words_a, starts_a)
-    parts_b = _join_words(exact.words_b, starts_b)
+    parts_a = _join_words(attribution.words_a, starts_a)
+    parts_b = _join_words(attribution.words_b, starts_b)
     return replace(
-        exact,
+        attribution,
         words_a=[parts_a[row] for row in rows],
         words_b=[parts_b[column] for column in columns],
         matrix=matrix[np.ix_(rows, columns)],
@@ -78,10 +78,11 @@ def _largest(sums: np.ndarray) -> list[int]:
     return sorted(by_size[:MOST_WORDS].tolist())
 
 
-def word_map(exact: Attribution) -> go.Figure:
+def word_map(attribution: Attribution) -> go.Figure:
     """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
-    alt = f"Word map: the share of each of {len(exact.words_a)} × {len(exact.words_b)} word pairs in the cosine"
-    parts = condense(exact)
+    size = f"{len(attribution.words_a)} × {len(attribution.words_b)}"
+    alt = f"Word map: the share of each of {size} word pairs in the cosine"
+    parts = condense(attribution)
     words_a = parts.words_a
     words_b = parts.words_b
     # The colours need a range, even if all contributions are 0.

@@ -164,7 +164,8 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
     lowest = min(qualities)
     # Points of equal quality span no height, and all lie at the bottom.
     span = max(qualities) - lowest or 1.0
-    # Positions and boxes are in pixels from the lower left corner.
+    # Positions and boxes are in pixels from the lower left corner. A point is 12 pixels wide, and a
+    # label 12 pixels high and 8 pixels beside its point.
     positions = {}
     occupied = []
     for point in points:
@@ -201,7 +202,9 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
 
 
 def _overlap(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+    a_left, a_bottom, a_right, a_top = a
+    b_left, b_bottom, b_right, b_top = b
+    return a_left < b_right and b_left < a_right and a_bottom < b_top and b_bottom < a_top
 
 
 def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:

@@ -116,7 +116,7 @@ Colouring = Labels | Scale | None
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
-    """Lines between the points of pairs, rows (P, 2). Lines that are not strong are at first hidden."""
+    """Lines between the points of pairs, rows (P, 2). Only ``strong`` lines are visible at first."""
 
     title: str
     rows: np.ndarray
@@ -422,6 +422,7 @@ def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:
     """The values as float32 (N,), NaN if missing; None if a value is not a number, or all are missing."""
     numbers = np.full(len(values), np.nan, dtype=np.float32)
     for row, value in enumerate(values):
+        # Truth values count as missing, although float(True) is 1, so a column of them gives None.
         if value is None or value == "" or isinstance(value, bool):
             continue
         try:

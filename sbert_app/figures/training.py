@@ -284,8 +284,11 @@ def dots(
                 intervals.append((0.0, 0.0, 0.0))
                 texts.append("")
             else:
+                # Without an interval, such as for a single value, both bounds are the mean.
+                low = summary.mean if summary.low is None else summary.low
+                high = summary.mean if summary.high is None else summary.high
                 means.append(summary.mean)
-                intervals.append(_interval(summary))
+                intervals.append((summary.mean, low, high))
                 texts.append(f"{summary.mean:.1f}")
         mark(
             means,
@@ -310,10 +313,3 @@ def dots(
     x = {"title": "Spearman ρ ×100 on STSb dev"}
     y = {"tickvals": places, "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""}
     return apply_style(figure, height, "", x, y, showlegend=True, legend_traceorder="reversed")
-
-
-def _interval(summary: Summary) -> tuple[float, float, float]:
-    """The mean and the bounds of its interval, which equal the mean for a single value."""
-    low = summary.mean if summary.low is None else summary.low
-    high = summary.mean if summary.high is None else summary.high
-    return summary.mean, low, high

@@ -72,6 +72,7 @@ def add_endpoint(
         path,
         answer,
         methods=["POST"],
+        # Each id may occur once in the description.
         operation_id=endpoint.name if is_described else None,
         include_in_schema=is_described,
         summary=endpoint.description.partition("\n")[0],

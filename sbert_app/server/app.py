@@ -115,8 +115,8 @@ def _middleware(
         Middleware(
             BodyLimits,
             folder=settings.temp_folder,
-            of_upload=settings.upload_limit_mb << 20,
-            of_folder=settings.temp_limit_mb << 20,
+            max_upload=settings.upload_limit_mb << 20,
+            max_folder=settings.temp_limit_mb << 20,
         ),
         Middleware(BoundedEvents, waiting=WAITING),
         Middleware(ShortHeartbeats),

@@ -36,12 +36,10 @@ from sbert_app.server.endpoint import (
     Sentence,
     Sentences,
     example,
-    register,
 )
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out_by_name
 from sbert_app.services.compare.token_score import score_tokens
-from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode as embed
 from sbert_app.services.corpus.search import MAX_K, check_query
@@ -494,9 +492,3 @@ _endpoints = (
     Endpoint(threshold, threads=1, at_once=MOST_AT_ONCE),
 )
 ENDPOINTS = {endpoint.name: endpoint for endpoint in _endpoints}
-
-
-def build(services: Services) -> None:
-    """Registers the endpoints in the open Blocks."""
-    for endpoint in ENDPOINTS.values():
-        register(endpoint, services)

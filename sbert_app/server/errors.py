@@ -90,11 +90,8 @@ def mistake(errors: Sequence[Any]) -> str:
 
 
 async def _answer_to_body(request: Request, error: RequestValidationError) -> JSONResponse:
-    errors = []
-    for entry in error.errors():
-        # FastAPI puts "body" before the name of the field.
-        _, *location = entry["loc"]
-        errors.append({**entry, "loc": location})
+    # FastAPI puts "body" before the name of the field.
+    errors = [{**entry, "loc": entry["loc"][1:]} for entry in error.errors()]
     return error_answer(request.url.path, 400, mistake(errors))
 
 

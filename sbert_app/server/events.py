@@ -7,6 +7,7 @@ visitor could fill the queue of a page or the memory.
 
 import asyncio
 import json
+import math
 import time
 from collections import Counter
 from urllib.parse import urlencode
@@ -37,6 +38,7 @@ class WaitingEvents:
     """The ids of the waiting events, with the addresses of their visitors."""
 
     def __init__(self) -> None:
+        # The address, and the time since when the event is counted.
         self._waiting: dict[str, tuple[str, float]] = {}
         # Events whose turn came before Gradio answered with their ids.
         self._early: set[str] = set()
@@ -110,11 +112,11 @@ class BoundedEvents:
         self._note(key)
         answer = bytearray()
 
-        async def sending(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             answer.extend(message.get("body", b""))
             await send(message)
 
-        await self.app(scope, replay(body, receive), sending)
+        await self.app(scope, replay(body, receive), send_and_record)
         try:
             event = str(json.loads(answer)["event_id"])
         except (ValueError, KeyError, TypeError):
@@ -138,9 +140,10 @@ class BoundedEvents:
         timer = self._timers.pop(key, None)
         began = time.monotonic()
         # A page may open another reader although the first one has read everything.
-        has_event = began - self._last_event.get(key, -UNREAD_SECONDS) < UNREAD_SECONDS
+        last = self._last_event.get(key, -math.inf)
+        has_recent_event = began - last < UNREAD_SECONDS
         has_reader = self._readers[key] > 0
-        if timer is None and not has_event and not has_reader:
+        if timer is None and not has_recent_event and not has_reader:
             sentence = "there are no events of this session; reload the page"
             await error_answer(scope["path"], 404, sentence)(scope, receive, send)
             return

@@ -63,7 +63,7 @@ class AnswerHeaders:
             self.headers["X-Frame-Options"] = "SAMEORIGIN"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(self.headers)
@@ -71,7 +71,7 @@ class AnswerHeaders:
                     headers["Cache-Control"] = "public, max-age=31536000, immutable"
             await send(message)
 
-        await self.app(scope, receive, sending)
+        await self.app(scope, receive, send_with_headers)
 
 
 class OwnSite:

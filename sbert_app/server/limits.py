@@ -66,7 +66,6 @@ class RefusedRequestError(Exception):
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
-        self.sentence = sentence
 
 
 class BodyLimits:
@@ -74,17 +73,17 @@ class BodyLimits:
 
     Args:
         folder: the folder of uploads and results.
-        of_upload: the maximum size of an upload in bytes.
-        of_folder: the maximum size of ``folder`` in bytes.
+        max_upload: the maximum size of an upload in bytes.
+        max_folder: the maximum size of ``folder`` in bytes.
     """
 
-    def __init__(self, app: ASGIApp, folder: Path, of_upload: int, of_folder: int) -> None:
+    def __init__(self, app: ASGIApp, folder: Path, max_upload: int, max_folder: int) -> None:
         self.app = app
         self.folder = folder
-        self.of_upload = of_upload
-        self.of_folder = of_folder
+        self.max_upload = max_upload
+        self.max_folder = max_folder
         # The bytes that each address has uploaded.
-        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * of_upload, HOUR)
+        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * max_upload, HOUR)
         # The size of the folder in bytes, and the time of its last measurement.
         self._size = 0
         self._measured_at = -math.inf
@@ -99,7 +98,7 @@ class BodyLimits:
         except RefusedRequestError as refusal:
             await incoming.drain()
             headers = {"Connection": "close"}
-            answer = error_answer(scope["path"], refusal.status, refusal.sentence, headers)
+            answer = error_answer(scope["path"], refusal.status, str(refusal), headers)
             await answer(scope, receive, send)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +108,7 @@ class BodyLimits:
         is_upload = path.rstrip("/").endswith(UPLOAD)
         most = MOST_BODY
         if is_upload:
-            most = self.of_upload + ENVELOPE
+            most = self.max_upload + ENVELOPE
         elif path == "/login":
             most = MOST_LOGIN
         elif "/gradio_api/" in path:
@@ -132,7 +131,7 @@ class BodyLimits:
             await self._check_room(scope, length or most)
             _, _, boundary = headers.get("content-type", "").partition("boundary=")
             boundary = boundary.partition(";")[0].strip().strip('"')
-            await self.app(scope, _limited(receive, most, boundary), send)
+            await self.app(scope, _limit_upload(receive, most, boundary), send)
             return
         body = await _read(receive, most)
         # None: the client has disconnected.
@@ -156,10 +155,10 @@ class BodyLimits:
         if time.monotonic() - self._measured_at >= MEASURE_SECONDS:
             self._measured_at = time.monotonic()
             self._size = await to_thread.run_sync(folder_size, self.folder, BLOCK)
-        if size + self._size > self.of_folder:
+        if size + self._size > self.max_folder:
             # Files may be deleted, so the folder is measured again for the next upload.
             self._measured_at = -math.inf
-            raise RefusedRequestError(507, full_message(self.of_folder))
+            raise RefusedRequestError(507, full_message(self.max_folder))
         wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
         if wait:
             minutes = max(1, round(wait / 60))
@@ -262,7 +261,7 @@ def _check_body(body: bytes, path: str) -> bytes:
     return body
 
 
-def _limited(receive: Receive, most: int, boundary: str) -> Receive:
+def _limit_upload(receive: Receive, most: int, boundary: str) -> Receive:
     """Returns a ``receive`` that fails if an upload is too large or cut off, so that Gradio removes its files."""
     # A boundary comes before each file and after the last one.
     mark = f"--{boundary}".encode("latin-1", "replace")
@@ -271,7 +270,7 @@ def _limited(receive: Receive, most: int, boundary: str) -> Receive:
     # The last bytes of the messages before, which are one byte shorter than a boundary.
     end = b""
 
-    async def limited() -> Message:
+    async def receive_limited() -> Message:
         nonlocal size, num_marks, end
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -292,18 +291,18 @@ def _limited(receive: Receive, most: int, boundary: str) -> Receive:
             )
         return message
 
-    return limited
+    return receive_limited
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
     """Returns a ``receive`` that delivers a body that has been read, and then the messages of ``receive``."""
     delivered = False
 
-    async def delivering() -> Message:
+    async def receive_replay() -> Message:
         nonlocal delivered
         if delivered:
             return await receive()
         delivered = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return delivering
+    return receive_replay

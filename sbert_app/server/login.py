@@ -36,7 +36,7 @@ class Account:
 
     def __init__(self, user: str, password: str, token: str | None = None, days: float = 7) -> None:
         self._salt = os.urandom(16)
-        self._account = self._digest(user, password)
+        self._account_digest = self._digest(user, password)
         self._token = token
         self.session_seconds = days * 24 * 3600
         # The time at which each session ends.
@@ -47,7 +47,7 @@ class Account:
 
     def is_right(self, user: str, password: str) -> bool:
         """Whether the name and the password are right. This takes a tenth of a second, on purpose."""
-        return hmac.compare_digest(self._digest(user, password), self._account)
+        return hmac.compare_digest(self._digest(user, password), self._account_digest)
 
     def admits(self, headers: Headers) -> bool:
         """Whether a request brings the token or the cookie of a session."""
@@ -97,13 +97,13 @@ class LoginRequired:
         headers = Headers(scope=scope)
         if scope["path"] in OPEN_PATHS or self.account.admits(headers):
 
-            async def sending(message: Message) -> None:
+            async def send_uncached(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     # After the logout, a browser must not show a page that it has kept.
                     MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
                 await send(message)
 
-            await self.app(scope, receive, sending)
+            await self.app(scope, receive, send_uncached)
         elif scope.get("method") == "GET" and "text/html" in headers.get("accept", ""):
             wanted_page = scope["path"]
             if scope["query_string"]:
@@ -148,7 +148,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
             answer = refusal(f"too many wrong passwords; try again in {seconds} s", "/", 429)
             answer.headers["retry-after"] = str(seconds)
             return answer
-        # Reading the form takes time too, so it is read only now.
+        # The form is read only now, because other attempts may come in that time, too.
         form = await request.form(max_files=0, max_fields=10)
         username = str(form.get("username", "")).strip()
         password = str(form.get("password", ""))

@@ -18,14 +18,14 @@ class CountRequests:
         started = time.perf_counter()
         status = 500
 
-        async def sending(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, sending)
+            await self.app(scope, receive, send_and_record)
         finally:
             # The router has set the route. Its address is the label, which a visitor cannot choose.
             # The routes of the API have tags; the login, the pages and unknown addresses have none.

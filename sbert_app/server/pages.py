@@ -28,7 +28,8 @@ from starlette.types import Receive, Scope, Send
 from sbert_app.pages import PAGES
 from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
-from sbert_app.server import endpoints
+from sbert_app.server.endpoint import register
+from sbert_app.server.endpoints import ENDPOINTS
 from sbert_app.server.errors import error_answer
 from sbert_app.server.gradio_routes import is_open, without_deep_link
 from sbert_app.server.workarounds import WholeSteps
@@ -61,6 +62,7 @@ class Pages:
     def __init__(self, services: Services, middleware: list[Middleware]) -> None:
         self._services = services
         self._middleware = middleware
+        # Ends the lifespans of the pages with that of the app.
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
@@ -85,8 +87,8 @@ class Pages:
         is_page = name in PAGES
         path_in_page = f"/{rest}" if is_page else path
         if not is_open(scope["method"], path_in_page):
-            unknown = _not_found(Request(scope), self._services.settings.root_path)
-            await unknown(scope, receive, send)
+            not_found = _not_found(Request(scope), self._services.settings.root_path)
+            await not_found(scope, receive, send)
             return
         scope = without_deep_link(scope)
         if is_page:
@@ -184,6 +186,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     """Builds the Gradio app of one page. The app of the front page contains the endpoints, too."""
 
     def leave(request: gr.Request) -> None:
+        # The tab of a browser was closed.
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
@@ -196,7 +199,8 @@ def build_page(name: str, services: Services) -> gr.Blocks:
         pickers.read_anew(services, app)
         gr.HTML(FOOTER, elem_id="page-footer")
         if name == FRONT:
-            endpoints.build(services)
+            for endpoint in ENDPOINTS.values():
+                register(endpoint, services)
         app.unload(leave)
     app.state_session_capacity = MOST_SESSIONS
     # In launched apps, Gradio reads a file that a request names by its path only if it was

@@ -264,18 +264,6 @@ class ModelList(BaseModel):
     data: list[ModelEntry]
 
 
-def list_models(services: Services) -> ModelList:
-    """Returns the aliases, the built-in models and the runs with a model. Any model of the Hub can be used as well."""
-    aliases = (alias.partition("=")[0] for alias in services.settings.aliases)
-    entries = [ModelEntry(id=name) for name in (*aliases, *ENCODERS, *CROSS_ENCODERS)]
-    for run in services.jobs.store.recent():
-        if run.has_model:
-            entries.append(
-                ModelEntry(id=str(ModelName.of_run(run.id)), created=int(run.record.created))
-            )
-    return ModelList(data=entries)
-
-
 def router(services: Services) -> APIRouter:
     """Returns the routes of ``/v1``, and of re-ranking for clients of other versions."""
     routes = APIRouter(tags=["v1"])
@@ -290,12 +278,18 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/models")
     def models() -> ModelList:
         """The aliases, the built-in models and the runs with a model. Any model of the Hub can be used as well."""
-        return list_models(services)
+        aliases = [alias.partition("=")[0] for alias in services.settings.aliases]
+        entries = [ModelEntry(id=name) for name in (*aliases, *ENCODERS, *CROSS_ENCODERS)]
+        for run in services.jobs.store.recent():
+            if run.has_model:
+                name = str(ModelName.of_run(run.id))
+                entries.append(ModelEntry(id=name, created=int(run.record.created)))
+        return ModelList(data=entries)
 
     @routes.get("/v1/models/{name:path}", response_model=ModelEntry)
     def model(name: str) -> ModelEntry | Response:
         """One of the models in the list."""
-        for entry in list_models(services).data:
+        for entry in models().data:
             if entry.id == name:
                 return entry
         return error_answer(

@@ -120,6 +120,7 @@ class WholeSteps(gr.Blocks):
         )
         if is_first or final or simple_format:
             return step
+        # An edit of a value at its root, by which the whole value is replaced.
         return [[["replace", [], value]] for value in step]
 
 

@@ -179,4 +179,4 @@ def test_an_upload_that_is_cut_off_ends_as_the_parser_cleans_up():
         return {"type": "http.disconnect"}
 
     with pytest.raises(MultiPartException):
-        anyio.run(limits._limited(gone, 10, "x"))
+        anyio.run(limits._limit_upload(gone, 10, "x"))

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score
 
-from scripts.measure_thresholds import FORECASTS, Kind, joined
+from scripts.measure_thresholds import FORECASTS, Kind, join
 from training.data.dataset import Dataset
 from training.data.transforms import match_labels
 from training.errors import InputError
@@ -114,7 +114,7 @@ class TestPrecision:
             pairs = kind.draw(n, random)
             if np.isnan(pairs.choose(criterion).value) and (more := pairs.more_pairs(precision)):
                 enough.append(
-                    not np.isnan(joined(pairs, kind.draw(more, random)).choose(criterion).value)
+                    not np.isnan(join(pairs, kind.draw(more, random)).choose(criterion).value)
                 )
                 assert more == int(float(f"{more:.1e}"))
         if name == "well within reach":
