@@ -88,7 +88,7 @@ class ResultGrid:
     def unread(self, data: str) -> list[int] | None:
         """The pairs that no model of the grid was trained on and that all can score; None for all pairs."""
         excluded = set[int]()
-        for (_, name), of_model in self.overlaps.items():
+        for (_, name), of_model in list(self.overlaps.items()):
             if name == data:
                 excluded.update(of_model.read)
         for (_, name), result in list(self.results.items()):
