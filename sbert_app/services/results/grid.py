@@ -225,7 +225,8 @@ def with_scores(data: Dataset) -> Dataset:
     matches, meaning = match_labels(data)
     scores = np.where(matches, TOP_SCORE, 0.0)
     if NEUTRAL in data.label_names:
-        scores[np.asarray(data.labels) == data.label_names.index(NEUTRAL)] = TOP_SCORE / 2
+        is_neutral = np.asarray(data.labels) == data.label_names.index(NEUTRAL)
+        scores[is_neutral] = TOP_SCORE / 2
     note = f"the labels are read as scores: {meaning}"
     return replace(
         data, scores=scores.tolist(), labels=None, label_names=(), notes=(*data.notes, note)
