@@ -356,8 +356,8 @@ class PairScorer:
     def __init__(
         self,
         encoder: VectorModel,
-        cross_encoder: PairModel | None,
-        keep_unknown: bool,
+        cross_encoder: PairModel | None = None,
+        keep_unknown: bool = False,
     ) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
@@ -367,7 +367,7 @@ class PairScorer:
         self._cache = RecentEmbeddings(encoder.dimension + 1)
 
     def score(
-        self, firsts: list[str], seconds: list[str], watch: Watch
+        self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
         """Scores N pairs.
 

@@ -88,7 +88,7 @@ class ResultGrid:
     def unread(self, data: str) -> list[int] | None:
         """The pairs that no model of the grid was trained on and that all can score; None for all pairs."""
         excluded = set[int]()
-        for (_, name), of_model in self.overlaps.items():
+        for (_, name), of_model in list(self.overlaps.items()):
             if name == data:
                 excluded.update(of_model.read)
         for (_, name), result in list(self.results.items()):
@@ -225,7 +225,8 @@ def with_scores(data: Dataset) -> Dataset:
     matches, meaning = match_labels(data)
     scores = np.where(matches, TOP_SCORE, 0.0)
     if NEUTRAL in data.label_names:
-        scores[np.asarray(data.labels) == data.label_names.index(NEUTRAL)] = TOP_SCORE / 2
+        is_neutral = np.asarray(data.labels) == data.label_names.index(NEUTRAL)
+        scores[is_neutral] = TOP_SCORE / 2
     note = f"the labels are read as scores: {meaning}"
     return replace(
         data, scores=scores.tolist(), labels=None, label_names=(), notes=(*data.notes, note)

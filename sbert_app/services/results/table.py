@@ -130,7 +130,7 @@ def tabulate(results: Results, metric: Metric, papers: str = DEFAULT_PAPERS) -> 
             highest = max(values.values(), default=nan)
             best[name] = {model for model, value in values.items() if value == highest}
     overlaps = []
-    for (model, _), overlap in results.overlaps.items():
+    for (model, _), overlap in list(results.overlaps.items()):
         if overlap.shared or overlap.near:
             overlaps.append(f"{ModelName.parse(model).label}: {overlap}")
     system_rows = []

@@ -413,3 +413,17 @@ def test_shipped_scores_and_table_state_the_same_speed_of_a_model(home):
         if (speed := table.speed(str(model))) is not None:
             assert result.num_sentences / result.seconds == pytest.approx(speed)
     assert set(map(str, results)) & set(table.speeds)
+
+
+def test_the_overlaps_of_a_grid_are_read_while_another_thread_adds_some():
+    grid = ResultGrid(["a", "b"], ["mine.csv"], sizes={"mine.csv": 2})
+
+    class Filling:
+        """The rows of an overlap. Another overlap arrives while they are read."""
+
+        def __iter__(self):
+            grid.overlaps["b", "mine.csv"] = Overlap("mine.csv", "scored pairs", 2, 0, 0)
+            return iter([0])
+
+    grid.overlaps["a", "mine.csv"] = Overlap("mine.csv", "scored pairs", 2, 1, 1, None, Filling())
+    assert grid.unread("mine.csv") == [1]
