@@ -135,7 +135,7 @@ class TfIdf(SparseModel):
 
         # scikit-learn raises an error if there are no words.
         if not any(re.search(WORD_PATTERN, sentence) for sentence in sentences):
-            return csr_matrix((len(sentences), 0), dtype=np.float32)
+            return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
         starts = steps(range(0, len(sentences), PROGRESS_EVERY), on_progress, should_stop)
         stream = chain.from_iterable(sentences[start : start + PROGRESS_EVERY] for start in starts)
         matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(stream)
@@ -191,8 +191,8 @@ def bm25_weights(
 
     # scikit-learn raises an error if there are no words.
     if not any(re.search(WORD_PATTERN, document) for document in documents):
-        query_counts = csr_matrix((len(queries), 0), dtype=np.float32)
-        return query_counts, csr_matrix((len(documents), 0), dtype=np.float32)
+        empty = np.zeros((len(queries) + len(documents), 0), dtype=np.float32)
+        return csr_matrix(empty[: len(queries)]), csr_matrix(empty[len(queries) :])
     vectorizer = CountVectorizer(token_pattern=WORD_PATTERN, dtype=np.float32)
     counts = vectorizer.fit_transform(documents)
     lengths = np.asarray(counts.sum(axis=1)).ravel()  # (N,)

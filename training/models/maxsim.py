@@ -75,7 +75,7 @@ class LateInteraction(TokenModel, Retriever):
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
         if cls is not LateInteraction:
             return super().__new__(cls)
-        opener, _ = find_opener(ModelName.parse(name), home)
+        opener = find_opener(ModelName.parse(name), home)[0]
         model_class = opener.model_class
         is_own_kind = issubclass(model_class, LateInteraction)
         return super().__new__(model_class if is_own_kind else MaxSim)
