@@ -155,7 +155,7 @@ def run_search(
     encoder = Encoder.load(model)
     about = machine.describe()
     queries = load_data("stsb:test").columns[0][:rounds]
-    sizes = SIZES
+    sizes: tuple[int, ...] = SIZES
     num_vectors = MILLION
     if small:
         sizes = SIZES[:1]

@@ -164,11 +164,17 @@ def _settle(app: int) -> None:
 def _in_process(pairs: int) -> list[float]:
     """Milliseconds without HTTP: both models, three poolings and the attribution of a pair."""
     models = ModelCache(home_folder())
-    pair = tuple(PAIR.values())
     name = ModelName.parse(MODELS["model"])
 
     def compare() -> None:
-        compare_by_name(models, *pair, name, MODELS["pooling"], MODELS["cross_encoder"])
+        compare_by_name(
+            models,
+            PAIR["sentence_a"],
+            PAIR["sentence_b"],
+            name,
+            MODELS["pooling"],
+            MODELS["cross_encoder"],
+        )
 
     return _alternate({"pair": compare}, pairs)["pair"]
 

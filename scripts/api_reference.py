@@ -66,7 +66,8 @@ def reference() -> str:
 def _parts(name: str) -> list[str]:
     """The heading and the descriptions of a public name and its methods."""
     value = getattr(training, name)
-    if not inspect.isclass(value):
+    is_class = inspect.isclass(value)
+    if not is_class:
         return [f"## {name}\n", _describe(name, value)]
     parts = [f"## {name}\n", f"{_summary(value)}\n"]
     methods = [] if issubclass(value, Exception) else _methods(value)

@@ -333,8 +333,9 @@ def overrides(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
             base_name = ".".join((origins[name], *rest))
             undocumented = methods_of(base_name) - DOCUMENTED_METHODS.get(base_name, set())
             for part in node.body:
-                is_method = isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
-                if is_method and part.name in undocumented:
+                if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                if part.name in undocumented:
                     yield part.lineno, f"{node.name}.{part.name}"
 
 

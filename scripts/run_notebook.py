@@ -25,8 +25,10 @@ def run_cells(cells: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str
             continue
         tree = ast.parse("".join(cell["source"]))
         expression = None
-        if isinstance(tree.body[-1], ast.Expr):
-            expression = tree.body.pop().value
+        last = tree.body[-1]
+        if isinstance(last, ast.Expr):
+            expression = last.value
+            tree.body.pop()
         value = None
         with redirect_stdout(io.StringIO()) as stdout:
             exec(compile(tree, "cell", "exec"), names)  # noqa: S102

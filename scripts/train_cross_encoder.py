@@ -68,13 +68,13 @@ def unlabelled_pairs(base: str, files: Sequence[Path], count: int) -> list[tuple
     first, second = load_data(TRAIN).columns
     sentences = list(dict.fromkeys(first + second))
     vectors = Encoder.load(base).encode(sentences)
-    neighbour_pairs: set[tuple[str, ...]] = set()
+    neighbour_pairs: set[tuple[str, str]] = set()
     # The nearest of the three is mostly the sentence itself.
     for number, hits in enumerate(semantic_search(vectors, vectors, top_k=3)):
         neighbours = [hit["corpus_id"] for hit in hits if hit["corpus_id"] != number]
         for neighbour in neighbours[:2]:
-            pair = sorted((sentences[number], sentences[neighbour]))
-            neighbour_pairs.add(tuple(pair))
+            a, b = sorted((sentences[number], sentences[neighbour]))
+            neighbour_pairs.add((a, b))
     # The pairs of STSb train have gold scores.
     neighbour_pairs -= {tuple(sorted(pair)) for pair in zip(first, second, strict=True)}
     pairs = sorted(neighbour_pairs)
