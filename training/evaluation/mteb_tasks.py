@@ -80,7 +80,7 @@ def evaluate_task(
         show_progress_bar=False,
     )
     [task_result] = results.task_results
-    scores = {}
+    scores: dict[str, dict[str, dict[str, float]]] = {}
     for split, subsets in task_result.scores.items():
         scores[split] = {}
         for subset in subsets:
