@@ -141,7 +141,7 @@ class SelectedPanel:
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int]) -> Update:
         """Returns the update that shows the selected rows, or the error that prevents it."""
         if open_corpus is None:
-            return self._empty(key="")
+            return self._empty("")
         try:
             embedded = open_corpus.embed(self.services.embeddings)
             subset = describe_subset(embedded, rows)
@@ -156,7 +156,7 @@ class SelectedPanel:
         return {self.column: gr.update(visible=True), self.summary: messages.error_message(error)}
 
     def _empty(self, key: str) -> Update:
-        """Returns the update that hides the panel, as nothing is selected in the corpus with this key."""
+        """Returns the update that hides the panel, as nothing is selected. ``key`` is of the corpus, or ""."""
         return {
             self.selection: SelectedRows(),
             self.column: gr.update(visible=False),

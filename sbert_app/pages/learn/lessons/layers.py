@@ -110,7 +110,7 @@ def layer_vectors(
     for rows in plan([len(row) for row in ids], TOKENS):
         watch.check()
         # The mask hides the padding, so any id will do.
-        batch = pad([ids[row] for row in rows], pad_id=0)
+        batch = pad([ids[row] for row in rows], 0)
         mask = None if batch.mask is None else batch.mask.to(encoder.device)
         with torch.inference_mode():
             states = encoder.backbone(
