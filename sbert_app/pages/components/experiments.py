@@ -215,9 +215,9 @@ def status_of(experiment: Experiment) -> Markup:
             facts.append(f"{counts[state]} {state}")
     if experiment.seconds_left is not None:
         facts.append(f"about {format_estimate(experiment.seconds_left)} left")
+    running = [cell.share for cell in cells if cell.state == State.RUNNING]
     # In runs; a running one counts by its share of steps.
-    done = counts[State.FINISHED]
-    done += sum(cell.share for cell in cells if cell.state == State.RUNNING)
+    done = counts[State.FINISHED] + sum(running)
     reasons = list(map(without_folders, experiment.reasons))
     return macro("experiment_status")(
         facts, done / len(cells), reasons, shared_settings(experiment)
