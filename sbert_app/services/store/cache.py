@@ -166,6 +166,9 @@ class LRUCache(Generic[K, V]):
             for key in list(filter(condition, self._entries)):
                 del self._entries[key]
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
     def __len__(self) -> int:
         return len(self._entries)
 
