@@ -129,7 +129,9 @@ class ScoreJobs:
         self._tasks = TaskRunner()
         self._places = threading.Semaphore(AT_ONCE)
         self._of_visitors = Quota(MOST_OF_ONE)
+        # Held while a job starts: between its record and its task, it would count as interrupted.
         self._starting = threading.Lock()
+        # Whether the process ends, so that jobs that stop now are interrupted (`_save`).
         self._is_closing = False
         # The id of the job that `adopt` returns; "" before its first call.
         self._adopted = ""
@@ -164,6 +166,7 @@ class ScoreJobs:
         The job is made once of the folder ``scored``, which has a record and results, and the file
         ``source``. Raises InputError if they cannot be copied.
         """
+        # Two first visitors at once must not make two copies.
         with self._starting:
             # The job does not exist before the first call, and is removed after a day.
             with suppress(InputError):
@@ -378,6 +381,7 @@ class ScoreJobs:
             # Jobs that finished in the meantime have taken some room.
             self._check_copies(job)
             self._save(job.but(state=State.RUNNING))
+            # A model cannot be stopped while it loads, but the job can.
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
             scoring = watch.stage("Scoring")
