@@ -92,6 +92,7 @@ def encode_file(
                 yield as_text(cell) or ""
 
     def on_progress(done: int, _: int | None) -> None:
+        # The estimate may be too low. None leaves the description as it is.
         watch.report(done, None, max(done, table.row_estimate))
 
     vector_column = free_name("embedding", table.columns if all_columns else [column])

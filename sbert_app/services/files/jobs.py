@@ -215,8 +215,7 @@ class ScoreJobs:
             )
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
-            work = partial(self._work, queued, request, visitor)
-            self._tasks.start(job.id, "Waiting", work)
+            self._tasks.start(job.id, "Waiting", partial(self._work, queued, request, visitor))
         return queued
 
     def run(

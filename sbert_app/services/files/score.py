@@ -332,6 +332,7 @@ class _Scoring:
     def _report(self, rows_in_chunk: float) -> None:
         """Reports the rows before the chunk, and ``rows_in_chunk`` of it."""
         done = self.summary.rows + rows_in_chunk
+        # The estimate may be too low. None leaves the description as it is.
         self.watch.report(done, None, max(done, self.table.row_estimate))
 
 

@@ -267,6 +267,7 @@ def run_job(
         rows_of_file = sum(file_rows.values()) / max(len(file_rows), 1)
         # The parts of an earlier start are not computed again.
         total = rows_of_file * len(files) - len(finished) * job.block_rows
+        # The estimate may be too low. None leaves the description as it is.
         watch.report(computed + rows, None, max(computed + rows, total))
 
     for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
@@ -279,12 +280,13 @@ def run_job(
         file_rows[block.file] = block.row_estimate
         computed += block.done
         # ``computed`` includes the block now.
-        report(rows=0)
+        report(0)
     if errors:
         problem = next(iter(errors.values()))
         if len(errors) > 1:
-            counts = f"{len(errors):,} of {len(files):,} files"
-            problem += f" ({counts} could not be read; this is the first)"
+            problem += (
+                f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
+            )
         if len(errors) < len(files):
             problem += (
                 f" The others are finished in {job.output}: repair or remove it and start again."
