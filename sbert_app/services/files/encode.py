@@ -120,6 +120,7 @@ def encode_file(
                 sentences = list(map(as_text, batch.rows[column]))
                 absent = [row for row, text in enumerate(sentences) if text is None]
                 unknown += sum(encoder.is_unknown([text or "" for text in sentences]))
+                # The writers recognise a missing vector by its first number.
                 embeddings[absent] = np.nan
                 embeddings[~is_finite(embeddings)] = np.nan
                 if all_columns:

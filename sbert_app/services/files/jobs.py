@@ -85,6 +85,7 @@ class ScoreJob(BaseModel):
     ended.
     """
 
+    # The correlations of the summary may be NaN, which would become null.
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     id: str
@@ -99,6 +100,7 @@ class ScoreJob(BaseModel):
     reason: str = ""
     details: tuple[str, ...] = ()
     summary: ScoreSummary | None = None
+    # The folder that has the record; the record does not state it.
     folder: Annotated[Path, Field(exclude=True)] = Path()
 
     @property
@@ -364,6 +366,7 @@ class ScoreJobs:
             with suppress(InputError):
                 self._save(outcome)
         finally:
+            # Only this job: by default all jobs of the visitor would be given back.
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:

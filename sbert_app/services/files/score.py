@@ -139,6 +139,7 @@ def score_file(
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
     summary.outputs = list(map(str, outputs))
+    # Each text file has counted the same cells.
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
         rows = f"The {summary.rows:,} rows before are scored in {', '.join(summary.outputs)}."
@@ -449,8 +450,8 @@ class PairScorer:
         for at, pair in enumerate(pairs):
             if pair in cut_pairs:
                 _add_note(notes, at, "cut for the cross-encoder")
-        is_infinite = ~np.isfinite(scores)
-        for at in np.flatnonzero(is_infinite).tolist():
+        is_not_finite = ~np.isfinite(scores)
+        for at in np.flatnonzero(is_not_finite).tolist():
             _add_note(notes, at, "the cross-encoder gives no finite score")
-        scores = np.where(is_left_out | is_infinite, np.float32(np.nan), scores)
+        scores = np.where(is_left_out | is_not_finite, np.float32(np.nan), scores)
         return cosine, scores, notes, unknown_pairs

@@ -305,6 +305,7 @@ def _renamed(
 def _pack(paths: Mapping[Path, str]) -> bytes:
     """A ZIP archive of files and folders under other names. Links are followed."""
     buffer = io.BytesIO()
+    # A ZIP file has no dates before 1980, which a strict one would refuse.
     with ZipFile(buffer, "w", strict_timestamps=False) as archive:
         for path, name in paths.items():
             if path.is_file():

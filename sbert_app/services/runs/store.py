@@ -138,6 +138,7 @@ class RunStore:
         """The newest runs, all runs at work, and ``also``, the newest first. Quick with any number of runs."""
         ids = self._ids()
         known_ids, scan_time, _ = self._at_work
+        # `_ids` returns the same list until a run is created or deleted.
         if known_ids is not ids or time.monotonic() - scan_time > SCAN_SECONDS:
             # This looks for all runs at work.
             self.ids(State.QUEUED)
