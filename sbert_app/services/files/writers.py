@@ -353,7 +353,7 @@ def save_table(path: Path, columns: Columns) -> Path:
             types[name] = "float"
         elif values and all(type(value) is int for value in values):
             types[name] = "int64"
-    # There is no input, neither a file nor its columns.
+    # Without an input there is neither a file nor a column to copy.
     with open_writers([path], None, [], types) as [writer]:
         # CSV would have a blank line for no rows.
         if any(map(len, columns.values())):

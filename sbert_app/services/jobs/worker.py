@@ -134,7 +134,7 @@ class Worker:
         return None
 
     def _capacity(self, num_submitted: int) -> int:
-        """The number of runs that may be executed at the same time, of which ``num_submitted`` are already."""
+        """The number of runs that may be executed at the same time, including the ``num_submitted`` runs."""
         # An idle worker does not ask the cluster, as that would connect to it again.
         if self.cluster is None or not num_submitted:
             return 1
