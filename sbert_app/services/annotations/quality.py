@@ -426,6 +426,7 @@ def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
         eval_data=str(keep_pairs(f"{project.id}-dev.csv", dev, home)),
         base=project.info.model,
         epochs=EPOCHS,
+        # A run's name has at most 80 characters.
         name=f"label: {project.info.name}"[:80],
     )
     run = jobs.start(config, visitor)

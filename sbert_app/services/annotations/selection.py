@@ -104,8 +104,7 @@ def choose_pairs(
     second = score_pairs(models, request.second_model, pairs, watch)
     selection = []
     for row, reason in pick(first, second, request.threshold, request.count, random):
-        score = float(first[row])
-        selection.append(ChosenPair(*pairs[row], reason, score, float(second[row])))
+        selection.append(ChosenPair(*pairs[row], reason, float(first[row]), float(second[row])))
     info = ProjectInfo(
         request.name,
         data.name,

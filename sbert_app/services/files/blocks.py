@@ -144,6 +144,7 @@ def read_blocks(
             for at, rows in groupby(batches, key=block_number):
                 part = f"{PART.format(number)}{at:05d}.parquet"
                 if part not in finished:
+                    # The remarks on how the file was read are left out.
                     block = BlockTable(Path(file), names, estimate, (), schema, collect(rows))
                     yield Block(job, file, part, columns, block, estimate)
     except InputError as error:
@@ -185,7 +186,8 @@ def find_files(source: str) -> list[str]:
             hidden = {path for path in paths if re.search(r"/[._]", path.removeprefix(name))}
         else:
             paths = [path for path in files.glob(name) if not files.isdir(path)]
-            # A file that is named itself may begin with . or _.
+            # In a glob only the names of the files count, and a file that is named itself may begin
+            # with . or _.
             hidden = {path for path in paths if path != name and re.search(r"/[._][^/]*$", path)}
     except (OSError, ValueError) as error:
         raise InputError(f"{source} cannot be listed: {first_line(error)}") from error

@@ -1,7 +1,8 @@
 """Faults of a readable data set: conflicts, repetitions, leakage, and text that a model cannot read.
 
-    findings = examine(load_data("pairs.csv"), encoder, {"stsb:test": load_data("stsb:test")})
-    clean(open_table(Path("pairs.csv")), Path("clean.csv"), findings, dataset)
+    dataset = load_data("pairs.csv")
+    findings = examine(dataset, encoder, {"stsb:test": load_data("stsb:test")})
+    clean(open_table(Path("pairs.csv")), Path("clean.csv"), dataset, findings)
 
 Texts are equal if they differ only in case and white space, as in mteb's cleaning. Pairs are equal
 in either order, unless their labels are labels of inference.

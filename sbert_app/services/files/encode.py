@@ -92,6 +92,7 @@ def encode_file(
                 yield as_text(cell) or ""
 
     def on_progress(done: int, _: int | None) -> None:
+        # The estimate may be too low. None leaves the description as it is.
         watch.report(done, None, max(done, table.row_estimate))
 
     vector_column = free_name("embedding", table.columns if all_columns else [column])
@@ -119,6 +120,7 @@ def encode_file(
                 sentences = list(map(as_text, batch.rows[column]))
                 absent = [row for row, text in enumerate(sentences) if text is None]
                 unknown += sum(encoder.is_unknown([text or "" for text in sentences]))
+                # The writers recognise a missing vector by its first number.
                 embeddings[absent] = np.nan
                 embeddings[~is_finite(embeddings)] = np.nan
                 if all_columns:

@@ -85,6 +85,7 @@ class ScoreJob(BaseModel):
     ended.
     """
 
+    # The correlations of the summary may be NaN, which would become null.
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     id: str
@@ -99,6 +100,7 @@ class ScoreJob(BaseModel):
     reason: str = ""
     details: tuple[str, ...] = ()
     summary: ScoreSummary | None = None
+    # The folder that has the record; the record does not state it.
     folder: Annotated[Path, Field(exclude=True)] = Path()
 
     @property
@@ -129,7 +131,9 @@ class ScoreJobs:
         self._tasks = TaskRunner()
         self._places = threading.Semaphore(AT_ONCE)
         self._of_visitors = Quota(MOST_OF_ONE)
+        # Held while a job starts: between its record and its task, it would count as interrupted.
         self._starting = threading.Lock()
+        # Whether the process ends, so that jobs that stop now are interrupted (`_save`).
         self._is_closing = False
         # The id of the job that `adopt` returns; "" before its first call.
         self._adopted = ""
@@ -164,6 +168,7 @@ class ScoreJobs:
         The job is made once of the folder ``scored``, which has a record and results, and the file
         ``source``. Raises InputError if they cannot be copied.
         """
+        # Two first visitors at once must not make two copies.
         with self._starting:
             # The job does not exist before the first call, and is removed after a day.
             with suppress(InputError):
@@ -212,8 +217,7 @@ class ScoreJobs:
             )
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
-            work = partial(self._work, queued, request, visitor)
-            self._tasks.start(job.id, "Waiting", work)
+            self._tasks.start(job.id, "Waiting", partial(self._work, queued, request, visitor))
         return queued
 
     def run(
@@ -362,6 +366,7 @@ class ScoreJobs:
             with suppress(InputError):
                 self._save(outcome)
         finally:
+            # Only this job: by default all jobs of the visitor would be given back.
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
@@ -378,6 +383,7 @@ class ScoreJobs:
             # Jobs that finished in the meantime have taken some room.
             self._check_copies(job)
             self._save(job.but(state=State.RUNNING))
+            # A model cannot be stopped while it loads, but the job can.
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
             scoring = watch.stage("Scoring")

@@ -122,7 +122,7 @@ def apply_threshold(
     ``gold`` is the reading of the gold column, which shows the false matches; None to infer it.
     InputError if an output cannot be written.
     """
-    sentences = (columns.sentence1, columns.sentence2)
+    sentence_columns = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
     column = free_name("match", table.columns)
     gold = gold or GoldColumn.in_table(table, columns)
@@ -147,17 +147,19 @@ def apply_threshold(
             firsts = list(map(as_text, batch.rows[columns.sentence1]))
             seconds = list(map(as_text, batch.rows[columns.sentence2]))
             hash_parts.append(np.stack([_hashes(firsts), _hashes(seconds)], axis=1))
+            # Here a row without a score does not match.
             match_parts.append(np.array(matches, dtype=bool))
             if gold is not None:
                 gold_values, _ = gold.read(batch.rows[gold.name])
                 gold_parts.append(gold_values)
-                missing = FIRST_MATCHES - len(first_matches)
-                for row in np.flatnonzero(match_parts[-1])[:missing].tolist():
+                room = FIRST_MATCHES - len(first_matches)
+                for row in np.flatnonzero(match_parts[-1])[:room].tolist():
                     number = batch.first_row + row
                     first_matches.append((number, firsts[row] or "", seconds[row] or ""))
     is_match = np.concatenate(match_parts)
     graph = _Graph(np.concatenate(hash_parts), is_match)
-    largest = _write_lists(table, sentences, graph, outputs, watch)
+    largest = _write_lists(table, sentence_columns, graph, outputs, watch)
+    # Without gold values it is unknown which matches are false.
     false = None
     false_pairs = []
     is_false = None if gold is None else _false_matches(gold, np.concatenate(gold_parts), is_match)
@@ -250,7 +252,7 @@ def _hashes(texts: Sequence[str | None]) -> np.ndarray:
 
 def _write_lists(
     table: OpenedTable,
-    sentences: tuple[str, str],
+    sentence_columns: tuple[str, str],
     graph: _Graph,
     outputs: MatchOutputs,
     watch: Watch,
@@ -277,7 +279,7 @@ def _write_lists(
             deduplicated, table.path, table.fields(), added, layout=layout
         ) as deduplicated_writers,
     ):
-        for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
+        for batch, occurrences in _first_occurrences(table, sentence_columns, graph, watch):
             # The rows of the deduplicated file: their positions in the batch, and the new columns.
             positions = []
             texts = []
@@ -316,7 +318,7 @@ def _write_lists(
 
 
 def _first_occurrences(
-    table: OpenedTable, sentences: tuple[str, str], graph: _Graph, watch: Watch
+    table: OpenedTable, sentence_columns: tuple[str, str], graph: _Graph, watch: Watch
 ) -> Iterator[tuple[RowBatch, list[tuple[int, int, str]]]]:
     """Yields each batch with the place, group and text of each sentence that occurs in it for the first time."""
     order = np.argsort(graph.first)
@@ -332,6 +334,6 @@ def _first_occurrences(
         occurrences = []
         for place, group in numbered:
             row, side = divmod(place, 2)
-            cell = batch.rows[sentences[side]][row - start]
+            cell = batch.rows[sentence_columns[side]][row - start]
             occurrences.append((place, group, as_text(cell) or ""))
         yield batch, occurrences

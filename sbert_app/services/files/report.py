@@ -79,6 +79,7 @@ class ScoreReport:
     """The report on a scored file. The histogram is of all rows, the rest of all rows or a sample (`sampled`).
 
     Attributes:
+        scatter: the gold score and the cosine of at most `SCATTER` rows.
         decision: the threshold of the cosine, if the gold column says which rows match.
         by_label: for labels, the number of matches and of other rows in each hundredth of the
             cosine.
@@ -157,6 +158,7 @@ class ReportBuilder:
         hashes = []
         for column in texts:
             hashes.append([hash(column[row]) & HASH_BITS for row in rows.tolist()])
+        # In the order of the columns, from ROW to SECOND.
         figures = (first_row + rows, cosine[rows], gold[rows], cross[rows])
         self._sample[places] = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
 
@@ -177,7 +179,7 @@ class ReportBuilder:
         if reading is not None:
             decision = _decision(gold, reading, criteria)
             matching = reading.matches(gold[:, GOLD])
-            # Scores on a scale have matches, too, but they are not labels.
+            # Scores on a scale have matches, too, but only 0 and 1 are labels.
             are_labels = reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0}
             if matching is not None and are_labels:
                 is_match, _ = matching
@@ -293,10 +295,10 @@ def _decision(
     if len(sample) > DECIDED:
         rows = np.random.default_rng(0).choice(len(sample), DECIDED, replace=False)
         sample = sample[np.sort(rows)]
-    gold = reading.matches(sample[:, GOLD])
-    if gold is None:
+    matching = reading.matches(sample[:, GOLD])
+    if matching is None:
         return None
-    matches, meaning = gold
+    matches, meaning = matching
     decision = decide(sample[:, COSINE], matches, criteria, keys=_keys(sample))
     return DataDecision("cosine", meaning, decision)
 

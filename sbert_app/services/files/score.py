@@ -102,10 +102,11 @@ def score_file(
     if not is_block:
         requested = columns.names if isinstance(columns, PairColumns) else columns or ()
         reading = table.reading.with_columns(requested)
-    gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(None)
+    gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(column=None)
     if not isinstance(columns, PairColumns):
+        # Only a block has no reading, and its columns are `PairColumns`.
         columns = (reading or table.reading).pair()
-    # The types of the new columns.
+    # The types of the new columns, by their kind.
     added = {"cosine": "float"}
     if cross_encoder is not None:
         added["cross_encoder"] = "float"
@@ -127,15 +128,18 @@ def score_file(
         summary.remarks.append(
             f"The column {splits} names parts of the file: the rows of all are scored and measured."
         )
+    # The types again, by the names that the columns have in the outputs.
     types = dict(zip(summary.added.values(), added.values(), strict=True))
     layout = Layout.of(table)
     with open_writers(outputs, table.path, table.fields(), types, layout=layout) as writers:
         scorer = PairScorer(encoder, cross_encoder, keep_unknown)
         scoring = _Scoring(table, scorer, summary, writers, watch, gold.by_row)
+        # The report has a temporary file beside the first output. A block has no report.
         damage = scoring.run(None if is_block else outputs[0].parent, criteria)
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
     summary.outputs = list(map(str, outputs))
+    # Each text file has counted the same cells.
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
         rows = f"The {summary.rows:,} rows before are scored in {', '.join(summary.outputs)}."
@@ -165,6 +169,7 @@ def _read_gold(
 ) -> _Gold:
     """Finds out how the gold column of a file is read. InputError as `Dataset.from_table`."""
     if not reading.all(RATING, RATER):
+        # Without judgements of several people, each row has a gold value of its own.
         return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
     columns = join_names(reading.pair().names)
     data = Dataset.from_table(table, columns, scale=scale, labels=labels, raters=raters)
@@ -257,6 +262,7 @@ class _Scoring:
         """Scores the rows of a chunk, writes them, and adds them to the summary and the report."""
         summary = self.summary
         names = (summary.columns.sentence1, summary.columns.sentence2)
+        # The notes of the reader are the first of each row.
         notes = dict(chunk.notes)
         first_texts = list(map(as_text, chunk.rows[names[0]]))
         second_texts = list(map(as_text, chunk.rows[names[1]]))
@@ -280,13 +286,13 @@ class _Scoring:
             self._report(done / total * len(chunk))
 
         watch = Watch.of(report, self.watch.should_stop)
-        cosine, cross, remarks, unknown = self.scorer.score(firsts, seconds, watch)
+        cosine, cross, pair_notes, unknown = self.scorer.score(firsts, seconds, watch)
         parts = [cosine] if cross is None else [cosine, cross]
         # (1 or 2, rows), NaN for rows without both sentences.
         scores = np.full((len(parts), len(chunk)), np.nan, dtype=np.float32)
         scores[:, complete] = parts
-        for at, what in remarks.items():
-            _add_note(notes, complete[at], what)
+        for at, note in pair_notes.items():
+            _add_note(notes, complete[at], note)
         unscored = int(np.isnan(cosine).sum())
         note_cells = [notes.get(row) for row in range(len(chunk))]
         columns: list[Any] = [*scores, note_cells]
@@ -302,8 +308,8 @@ class _Scoring:
         summary.unscored += unscored
         summary.unknown += unknown
         summary.missing_text += len(chunk) - len(complete)
-        # The remarks of `PairScorer` on sentences that are cut have this word.
-        summary.truncated += sum("cut " in remark for remark in remarks.values())
+        # The notes of `PairScorer` on sentences that are cut have this word.
+        summary.truncated += sum("cut " in note for note in pair_notes.values())
         summary.bad_gold += len(bad_gold)
         # An empty line counts as a row without text.
         summary.malformed += sum(note != EMPTY_LINE for note in chunk.notes.values())
@@ -311,7 +317,8 @@ class _Scoring:
         summary.notes += [(chunk.first_row + row, notes[row]) for row in noted]
         if not summary.head:
             summary.head = _head(chunk, added)
-        self._report(0.0)
+        # The rows of the chunk are in the summary now.
+        self._report(rows_in_chunk=0)
 
     def _gold_values(self, chunk: RowBatch) -> tuple[np.ndarray | None, dict[int, str]]:
         """The gold values of the rows and the notes on them, as `GoldColumn.read`; None without a gold column."""
@@ -326,6 +333,7 @@ class _Scoring:
     def _report(self, rows_in_chunk: float) -> None:
         """Reports the rows before the chunk, and ``rows_in_chunk`` of it."""
         done = self.summary.rows + rows_in_chunk
+        # The estimate may be too low. None leaves the description as it is.
         self.watch.report(done, None, max(done, self.table.row_estimate))
 
 
@@ -384,6 +392,7 @@ class PairScorer:
         # the distinct ones.
         positions: dict[str, int] = {}
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]
+        # Filled by the encoder: texts that a server refuses, with its reasons.
         refused: dict[str, str] = {}
 
         def encode(texts: list[str]) -> np.ndarray:
@@ -441,8 +450,8 @@ class PairScorer:
         for at, pair in enumerate(pairs):
             if pair in cut_pairs:
                 _add_note(notes, at, "cut for the cross-encoder")
-        is_infinite = ~np.isfinite(scores)
-        for at in np.flatnonzero(is_infinite).tolist():
+        is_not_finite = ~np.isfinite(scores)
+        for at in np.flatnonzero(is_not_finite).tolist():
             _add_note(notes, at, "the cross-encoder gives no finite score")
-        scores = np.where(is_left_out | is_infinite, np.float32(np.nan), scores)
+        scores = np.where(is_left_out | is_not_finite, np.float32(np.nan), scores)
         return cosine, scores, notes, unknown_pairs

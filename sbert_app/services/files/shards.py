@@ -267,6 +267,7 @@ def run_job(
         rows_of_file = sum(file_rows.values()) / max(len(file_rows), 1)
         # The parts of an earlier start are not computed again.
         total = rows_of_file * len(files) - len(finished) * job.block_rows
+        # The estimate may be too low. None leaves the description as it is.
         watch.report(computed + rows, None, max(computed + rows, total))
 
     for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
@@ -278,15 +279,18 @@ def run_job(
             continue
         file_rows[block.file] = block.row_estimate
         computed += block.done
+        # ``computed`` includes the block now.
         report(0)
     if errors:
         problem = next(iter(errors.values()))
         if len(errors) > 1:
-            counts = f"{len(errors):,} of {len(files):,} files"
-            problem += f" ({counts} could not be read; this is the first)"
+            problem += (
+                f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
+            )
         if len(errors) < len(files):
-            what_to_do = "repair or remove it and start again"
-            problem += f" The others are finished in {job.output}: {what_to_do}."
+            problem += (
+                f" The others are finished in {job.output}: repair or remove it and start again."
+            )
         raise InputError(problem)
     seconds = time.perf_counter() - started
     parts, rows = output.count()
@@ -375,6 +379,7 @@ class RayEngine:
             actors = ray.data.ActorPoolStrategy(size=self.concurrency)
         else:
             actors = ray.data.ActorPoolStrategy(min_size=1, max_size=None)
+        # One block for each file, so that each file has a task of its own.
         items = ray.data.from_items(rows, override_num_blocks=len(rows))
         blocks = items.flat_map(read, num_cpus=0, compute=readers)
         outcomes = blocks.map(
@@ -404,6 +409,7 @@ class RayEngine:
 
 def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
     """The next row; None after the last. StoppedError after a stop; ConnectionError if Ray is gone."""
+    # In a thread of its own, as ``next`` cannot be stopped while it waits for a block.
     waiting = Task("Waiting for Ray", lambda _: next(rows, None))
     waiting.start()
     for _ in waiting.follow():

@@ -121,6 +121,7 @@ class DelimitedWriter(Writer):
         self._delimiter = layout.delimiter
         self._decimal = layout.decimal
         self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
+        # The columns of scores of an input that `ParquetWriter` has written.
         self._rounded: set[str] = set()
         for field in self._fields:
             if DIGITS.items() <= (field.metadata or {}).items():
@@ -199,6 +200,7 @@ class ParquetWriter(Writer):
         self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         is_long = sum(map(len, self._waiting)) >= GROUP_ROWS
         if is_long or sum(waiting.nbytes for waiting in self._waiting) >= GROUP_BYTES:
+            # Writes a row group.
             self._complete()
 
     def _complete(self) -> None:
@@ -260,6 +262,7 @@ class NpyWriter(Writer):
 
     def _open(self, temporary: Path) -> None:
         self._file = temporary.open("xb")
+        # Writes a header of no rows, which takes as many bytes as the header at the end.
         self._complete()
 
     def write(self, batch: RowBatch, added: Columns) -> None:
@@ -350,6 +353,7 @@ def save_table(path: Path, columns: Columns) -> Path:
             types[name] = "float"
         elif values and all(type(value) is int for value in values):
             types[name] = "int64"
+    # Without an input there is neither a file nor a column to copy.
     with open_writers([path], None, [], types) as [writer]:
         # CSV would have a blank line for no rows.
         if any(map(len, columns.values())):

@@ -84,9 +84,12 @@ class RunQueue:
             ray = os.environ.get("SBERT_RAY", "")
         self.ray = ray
         make_home(store.home)
+        # Measurements and tests set it to False, to queue runs that nobody executes.
         self.starts_workers = True
         # When the last worker of each slot was started, and its process.
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
+        # Reentrant, as `start` calls `resume`. Between the check for room and the queueing, no other
+        # thread may queue a run.
         self._starting = threading.RLock()
         # The runs that may still be queued, by visitor and whether they are grouped.
         self._started_by: dict[tuple[str, bool], list[str]] = {}
@@ -103,7 +106,10 @@ class RunQueue:
             return self.resume(self.store.create(config, queue=False).id, visitor, grouped)
 
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
-        """Raises InputError if this number of runs does not fit into the queue, or exceeds the visitor's limit."""
+        """Raises InputError if this number of runs does not fit into the queue, or exceeds the visitor's limit.
+
+        The arguments are as in `start`. Several runs at once are ``grouped``, which is the default.
+        """
         started = self._started_by.pop((visitor, grouped), [])
         most = MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE
         queued = [run_id for run_id in started if self.store.state(run_id) == State.QUEUED]

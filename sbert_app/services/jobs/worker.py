@@ -1,12 +1,11 @@
 """The worker: executes queued runs, one after another on one device, or several at once on Ray.
 
 `jobs.queue` starts ``python -m sbert_app.services.jobs.worker HOME SLOT RAY`` when a run is queued.
-RAY is the address of a cluster, or empty. It
-does the same as ``sbert-lab worker`` in a terminal. The worker has a low priority, and its idle
-threads sleep, so that the page stays responsive on the same machine. It ends after some minutes
-without a run. On this machine each run has its own process, which releases all memory, including
-GPU memory, when it ends. On SIGTERM, or if the worker is killed, the run writes a checkpoint,
-becomes interrupted, and can be resumed.
+RAY is the address of a cluster, or empty. The command does the same as ``sbert-lab worker`` in a
+terminal. The worker has a low priority, and its idle threads sleep, so that the page stays
+responsive on the same machine. It ends after some minutes without a run. On this machine each run
+has its own process, which releases all memory, including GPU memory, when it ends. On SIGTERM, or if
+the worker is killed, the run writes a checkpoint, becomes interrupted, and can be resumed.
 
 `run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs,
 SkyPilot).
@@ -96,7 +95,7 @@ class Worker:
             with lock:
                 self.jobs.reconcile()
                 self._work_until_idle()
-            if self._next_run(()) is None:
+            if self._next_run(submitted=()) is None:
                 return
 
     def _work_until_idle(self) -> None:
@@ -134,10 +133,10 @@ class Worker:
                 return run_id
         return None
 
-    def _capacity(self, submitted: int) -> int:
-        """The number of runs that may be executed at the same time, when ``submitted`` runs are."""
+    def _capacity(self, num_submitted: int) -> int:
+        """The number of runs that may be executed at the same time, including the ``num_submitted`` runs."""
         # An idle worker does not ask the cluster, as that would connect to it again.
-        if self.cluster is None or not submitted:
+        if self.cluster is None or not num_submitted:
             return 1
         try:
             return min(MOST_SUBMITTED, self.cluster.room())
@@ -255,4 +254,5 @@ def _prepare_process(slot: int | None) -> None:
 if __name__ == "__main__":
     _home, _slot, _ray = sys.argv[1:]
     _cluster = RayCluster.of(Settings.gather(home=Path(_home), ray=_ray)) if _ray else None
+    # For Ray the slot is a word, which `Worker` knows by the cluster.
     run_worker(Path(_home), 0 if _ray else int(_slot), IDLE_SECONDS, _cluster)

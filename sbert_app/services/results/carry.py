@@ -147,8 +147,8 @@ def advise(
         # The cosines, or the only scores of a cross-encoder.
         similarity, values = next(iter(by_similarity.items()))
         scores[name] = (similarity, values)
-        unknown, note = without_score(scorer, rows.columns, [{similarity: values}], keep_unknown)
-        is_left_out |= unknown
+        unscored, note = without_score(scorer, rows.columns, [{similarity: values}], keep_unknown)
+        is_left_out |= unscored
         if note:
             notes.append(note)
     is_scored = ~is_left_out

@@ -115,6 +115,7 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         data = data.select(range(MAX_PAIRS))
     # All first sentences, followed by all second ones.
     texts = list(chain.from_iterable(data.columns))
+    # The positions of the distinct sentences, and for each text the row of its sentence among them.
     distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
     sentences = [texts[row] for row in distinct]
@@ -127,6 +128,7 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     is_left_out, note = without_score(model, data.columns, [{"cosine": cosines}])
     if is_left_out.any():
         data = data.select(np.flatnonzero(~is_left_out).tolist())
+        # Vectors that no remaining pair uses are dropped, and the rows are numbered anew.
         used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
         vectors = vectors[used]
         pairs = pairs.reshape(2, -1)

@@ -280,6 +280,7 @@ def decide_results(
         average = MatchScores(scores, matches, keys).average_precision()
         decisions.append(ModelDecision(model, decision, rho, speed, average))
     decisions.sort(key=lambda model: -model.average_precision.value)
+    # All of these models could be measured; `decide_models` adds the failures of others.
     return Decisions(decisions, {}, overlaps, is_unread, left_out=left_out)
 
 

@@ -94,6 +94,7 @@ def evaluate(
     if name.mteb_task is not None:
         task = find_task(name.mteb_task)
         figures = evaluate_task(load_model(model), task, home, **callbacks)
+        # A task has no notes.
         return Evaluation(MTEB, figures, (), models)
     if name.is_retrieval:
         retrieval_data = load_retrieval(data, home)
@@ -132,6 +133,7 @@ def evaluate(
         watch=watch,
         keep_unknown=keep_unknown,
     )
+    # `advise` has loaded the model by `load_model`.
     figures = {
         "model": models[0].name,
         "pooling": models[0].pooling,

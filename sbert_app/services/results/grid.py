@@ -88,9 +88,9 @@ class ResultGrid:
     def unread(self, data: str) -> list[int] | None:
         """The pairs that no model of the grid was trained on and that all can score; None for all pairs."""
         excluded = set[int]()
-        for (_, name), of_model in list(self.overlaps.items()):
+        for (_, name), model_overlap in list(self.overlaps.items()):
             if name == data:
-                excluded.update(of_model.read)
+                excluded.update(model_overlap.read)
         for (_, name), result in list(self.results.items()):
             if name == data:
                 excluded.update(result.left_out)
@@ -161,6 +161,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
     if not models or not data:
         raise InputError(f"choose at least one {missing}")
     for model in models:
+        # Raises InputError for a name that cannot be read.
         ModelName.parse(model)
     if len(models) * len(data) > MAX_RESULTS:
         raise InputError(

@@ -42,7 +42,8 @@ class PrecomputedResults:
     Attributes:
         sizes: the number of pairs of each data set.
         speeds: distinct sentences of STSb test per second, by model.
-        figures: estimates by model, data set, statistic and similarity.
+        figures: estimates by model, data set, statistic and similarity; None for a data set on
+            which the model has no results.
         differences: a `Difference` by data set, first and second model.
         measured: the day of the measurement, ISO 8601.
     """

@@ -58,6 +58,7 @@ class EvalResult:
     seconds: float
     from_cache: bool = False
     keys: np.ndarray | None = None
+    # The resamples of a statistic take time, so it is computed once.
     _statistics: dict[Metric, Statistic] = field(default_factory=dict, repr=False)
 
     @cached_property

@@ -182,6 +182,7 @@ def score_transfer(
     # A classifier cannot be fitted to a single class.
     if (sizes >= 2).sum() < 2:
         raise InputError(f"fewer than two classes of two rows remain: {note}")
+    # A class may have a single usable row, but there cannot be a single fold.
     folds = max(2, min(FOLDS, int(sizes.min())))
     accuracies = []
     for number, (train, test) in enumerate(_splits(targets, data.groups[is_usable], folds)):
@@ -291,7 +292,8 @@ def load_task(name: str, home: Path) -> ClassificationData:
     if name not in TRANSFER_TASKS:
         raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")
     task = TRANSFER_TASKS[name]
-    # Cross-validation takes its test rows from the training split.
+    # The default configuration (), and all columns, which ``list`` selects. Cross-validation takes
+    # its test rows from the training split.
     columns = read_dataset(task.repo, (), "train", list, home).columns
     heads = {column: cells[:HEAD_ROWS] for column, cells in columns.items()}
     reading = TableReading.of(task.title, heads)

@@ -62,6 +62,7 @@ def back_up(home: Path, target: Path) -> Saved:
         changing += [f"runs/{run}/checkpoint/", f"runs/{run}/model/"]
     count = 0
     left_out = []
+    # A ZIP file has no dates before 1980, which a strict one would refuse.
     with (
         replace_file(target) as fresh,
         ZipFile(fresh, "x", ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive,

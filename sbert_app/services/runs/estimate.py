@@ -111,6 +111,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         names += DataName.parse_joined(part.data)
     # The overlap with a set that has yet to be downloaded is unknown.
     if not any(map(is_on_hub, names)):
+        # The overlaps are cached until one of the files changes.
         stamps = tuple(map(_stamp, (*dev_names, *names)))
         notes += _overlaps(config.eval_data, config.parts, config.seed, home, stamps)
     columns = max(part.columns for part in parts)
@@ -138,9 +139,9 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     notes = []
     remote_form = ""
     # Rows are held out of the first set of the first part.
-    is_first_part = config.eval_data == HELD_OUT and part == config.parts[0]
+    has_held_out = config.eval_data == HELD_OUT and part == config.parts[0]
     for name in DataName.parse_joined(part.data):
-        is_held_out = is_first_part and not sizes
+        is_held_out = has_held_out and not sizes
         form, data = _transformed(name, part, config.seed, home, is_held_out)
         if data is not None:
             sets.append(data)
@@ -303,6 +304,7 @@ def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
             continue
         rates = [event["sentences_per_second"] for event in run.events if event["kind"] == "train"]
         ratio = run.config.batch_size / config.batch_size
+        # The first steps are slower than the others, so that one rate is not enough.
         if 0.5 <= ratio <= 2 and len(rates) > 1:
             evaluations = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"

@@ -61,6 +61,7 @@ def execute(
             )
         except KeyboardInterrupt:
             log.info("interrupted: %s", PROCESS_ENDED)
+            # The lease takes the message as the reason.
             raise KeyboardInterrupt(PROCESS_ENDED) from None
         except UserFacingError as error:
             log.info("failed: %s", error)
@@ -101,7 +102,7 @@ def _log_to(file: Path) -> Iterator[None]:
 
 
 def _log_event(event: Event) -> None:
-    """Logs the start and each evaluation in one line; training steps are only in the events."""
+    """Logs the start, each of its settings and each evaluation in a line. Training steps are only in the events."""
     state = event.get("state")
     if event["kind"] == "train" or state not in (None, State.RUNNING):
         return

@@ -63,6 +63,7 @@ class RemoteRun:
 
     def __init__(self) -> None:
         configure_process()
+        # As for a worker on this machine (`jobs.worker`).
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
     def start(
@@ -100,7 +101,7 @@ class RemoteRun:
         self._outcome: Future[RunResult] = ThreadPoolExecutor(1).submit(
             execute_here, self.store, run.id, should_end=self._should_end.is_set
         )
-        return self.poll(None)
+        return self.poll(end=None)
 
     def poll(self, end: State | None) -> tuple[Changes, RunResult | None]:
         """The changes of the next half second; once there are no more, the result, or the error of the run.
@@ -221,8 +222,10 @@ def _submit(
                 num_reported = len(store.events(run.id))
                 if result is None:
                     answer = actor.poll.remote(requested_end())
+            # The next run may take this actor.
             cluster.idle.append(actor)
         finally:
+            # An actor that has not sent a result must not go on with the run.
             if result is None:
                 ray.kill(actor)
     if result.status == State.FINISHED:
@@ -302,6 +305,7 @@ def _renamed(
 def _pack(paths: Mapping[Path, str]) -> bytes:
     """A ZIP archive of files and folders under other names. Links are followed."""
     buffer = io.BytesIO()
+    # A ZIP file has no dates before 1980, which a strict one would refuse.
     with ZipFile(buffer, "w", strict_timestamps=False) as archive:
         for path, name in paths.items():
             if path.is_file():

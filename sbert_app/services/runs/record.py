@@ -151,7 +151,8 @@ def newest_first(folders: Iterable[Path]) -> list[str]:
     return [folder.name for folder in sorted(folders, key=creation, reverse=True)]
 
 
-# Exceptions are not cached, so a record that is repaired is read again.
+# The time never changes, so it is read once. Exceptions are not cached, so a record that is repaired
+# is read again.
 @lru_cache(maxsize=100_000)
 def _created(folder: Path) -> float:
     return RunRecord.read(folder).created
@@ -232,6 +233,7 @@ class EventReader:
                 file.seek(self._position)
                 complete, newline, _ = file.read().rpartition(b"\n")
         except FileNotFoundError:
+            # 0 is the inode of no file.
             self._restart(0)
             return self._events
         except OSError as error:

@@ -129,6 +129,7 @@ class RunStore:
         """
         ids = self._ids()
         if cursor:
+            # Raises RunNotFoundError.
             self._run_folder(cursor)
             ids = ids[ids.index(cursor) + 1 :]
         return list(self._read(ids[:limit]))
@@ -137,6 +138,7 @@ class RunStore:
         """The newest runs, all runs at work, and ``also``, the newest first. Quick with any number of runs."""
         ids = self._ids()
         known_ids, scan_time, _ = self._at_work
+        # `_ids` returns the same list until a run is created or deleted.
         if known_ids is not ids or time.monotonic() - scan_time > SCAN_SECONDS:
             # This looks for all runs at work.
             self.ids(State.QUEUED)
@@ -330,6 +332,7 @@ class RunStore:
         Raises RunBusyError if another worker has it.
         """
         folder = self._run_folder(run_id)
+        # Inside the block the run is executed, and `lease` takes the other lock.
         message = f"run {run_id} is taken by another worker"
         with self._lock(folder, message, timeout=0, name="worker"):
             yield
@@ -370,7 +373,7 @@ class RunStore:
                     f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}"
                 )
             if record.state != State.QUEUED:
-                # The file may be left over from the last time.
+                # The file may be left over from the last time. For a queued run it is a new request.
                 (folder / "stop").unlink(missing_ok=True)
             lease = RunLease(self.get(run_id), resume=record.started is not None)
             record = replace(
@@ -406,6 +409,7 @@ class RunStore:
                 record, state=State.INTERRUPTED, reason=PROCESS_LOST, ended=time.time()
             )
             record.write(folder)
+            # The process may have ended while it replaced the model.
             recover(folder / "model")
         return record
 
@@ -427,6 +431,7 @@ class RunStore:
             # again.
             if not os.path.lexists(folder / "run.json"):
                 shutil.rmtree(folder, ignore_errors=True)
+            # Raises RunNotFoundError then.
             self._run_folder(folder.name)
             yield
 

@@ -93,6 +93,7 @@ class DiskCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             with open_atomic(self.folder / f"{key}.npz", "wb") as file:
                 np.savez(file, allow_pickle=False, **arrays)
+            # Unfinished files of killed processes do not count for the limit below.
             sweep(self.folder)
             remove_least_used(self.folder.glob("*.npz"), self.max_bytes)
         except OSError as error:

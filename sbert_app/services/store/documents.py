@@ -31,6 +31,7 @@ HALF_A_CHARACTER = "{} has half a character (a lone surrogate), and cannot be sa
 # Seconds since 1970, up to the year 9999.
 Timestamp = Annotated[float, Field(ge=0, le=253_402_300_799)]
 
+# An adapter takes time to build, so it is built once for each type.
 _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 
 

@@ -84,7 +84,7 @@ def _remove_unused(part: Path) -> None:
 
 
 def _is_folder(path: Path) -> bool:
-    # What a link points to is not removed.
+    # Only the link itself is removed, not its target.
     return path.is_dir() and not path.is_symlink()
 
 
