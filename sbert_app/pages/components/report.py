@@ -171,6 +171,7 @@ def report_button(
     element id.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
+    # For what the page opens with; later changes run `SHOW_WITH_PARTS`.
     options.setdefault("visible", any("<table" in str(part.value) for part in parts))
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
     file = gr.File(visible=False)
