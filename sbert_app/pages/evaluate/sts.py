@@ -308,6 +308,7 @@ class _SimilarityTab:
         # The measurement would replace the table that the button shows.
         yield {self.back: hidden()}
         shown_cells = 0
+        # Nothing is emptied after an error or a stop: the table keeps what was measured until then.
         for update in self.tab.run(request, work, {}):
             if grid.done > shown_cells:
                 shown_cells = grid.done
