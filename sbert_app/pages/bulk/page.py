@@ -486,7 +486,7 @@ class _Page:
             hint = f"{ONE_COLUMN}."
         elif len(reading.sentences) < 2:
             hint = f"{CHOOSE_COLUMNS}, then press Score."
-        elif any(column.evidence for column in reading.columns):
+        elif any(column.is_by_cells for column in reading.columns):
             hint = CHECK_COLUMNS
         else:
             hint = PRESS_SCORE
