@@ -574,6 +574,7 @@ class _Page:
                 figure = figures.label_histogram(report.by_label, threshold)
             plots[self.histogram] = visible(figure)
             plots[self.cut] = macro("bulk/cut")(report.by_label, threshold)
+        # Labels are in the histogram.
         if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = visible(figures.scatter(report, gold))

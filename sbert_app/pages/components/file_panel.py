@@ -207,14 +207,15 @@ class FilePanel:
         self.services = services
         self.upload = upload
         self.page = page
-        name = f"{prefix}-columns"
+        # The beginning of the ids of the fields that say how the columns are read.
+        id_prefix = f"{prefix}-columns"
         self.table = gr.HTML(elem_id=f"{prefix}-panel")
         self.columns = [
-            gr.Textbox("", visible="hidden", elem_id=f"{name}-{end}") for end in CHOICES
+            gr.Textbox("", visible="hidden", elem_id=f"{id_prefix}-{end}") for end in CHOICES
         ]
         with gr.Row(elem_classes="file-choices"):
             self.sheet = gr.Dropdown(
-                label="Sheet", visible=False, min_width=200, elem_id=f"{name}-sheet"
+                label="Sheet", visible=False, min_width=200, elem_id=f"{id_prefix}-sheet"
             )
             # Hidden until the encoding is in doubt.
             self.encoding = gr.Dropdown(
@@ -233,7 +234,7 @@ class FilePanel:
                 max_lines=1,
                 min_width=200,
                 visible=False,
-                elem_id=f"{name}-read-as",
+                elem_id=f"{id_prefix}-read-as",
             )
         self.doctor = FileDoctor(services, prefix)
         self.inputs = [self.encoding, self.sheet, *self.columns, self.read_as]
@@ -724,7 +725,8 @@ def chosen_name(
         # The columns belong to another one of several files. The own reading of this file decides.
         return str(name)
     reading = table.reading
-    # A second sentence or a judgement without a first sentence cannot be read.
+    # Without a first sentence the table's own reading decides, so it must have sentences, and nothing
+    # else may be chosen.
     if not first and (requested or not reading.sentences):
         columns = listed(table.columns)
         raise InputError(

@@ -243,7 +243,7 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
     def own_pooling(name: str) -> Any:
         own = services.models.own_pooling(named_model(name))
-        # It is not known for a model that has to be downloaded first.
+        # The pooling is not known before the model has been downloaded.
         return gr.skip() if own is None else pooling_radio(own)
 
     model.input(own_pooling, model, pooling, **event_options(queue=False, trigger_mode="multiple"))

@@ -79,6 +79,7 @@ class Report:
         versions = [f"SBERT Lab {__version__}", f"Python {platform.python_version()}"]
         versions += [f"{name} {version(name)}" for name in LIBRARIES]
         made_with = {
+            # The day without the leading zero of ``%d``.
             "Report made": f"{time.localtime().tm_mday} {time.strftime('%B %Y, %H:%M %Z')}",
             "Machine": f"{describe_processor()}; {platform.system()} {platform.machine()}",
             "Versions": ", ".join(versions),

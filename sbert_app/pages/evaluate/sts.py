@@ -250,6 +250,7 @@ class _SimilarityTab:
             table = tabulate(grid or self.shipped, display.metric, display.papers)
             return FORMATS[display.text_format](table)
 
+        # Drawn when the page is opened, so that the start of the app does not wait for it.
         on_open(
             lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())),
             self.scatter,
