@@ -444,7 +444,7 @@ class _Page:
             **self._empty(),
             **job_list,
             self.job: job.id,
-            # None of one step is done, after 0 seconds.
+            # The bar begins at 0 of 1, after 0 seconds.
             self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), address_id),
             **self._buttons(running=True),
         }
