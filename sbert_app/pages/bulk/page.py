@@ -128,6 +128,7 @@ class _Page:
             self.halt = gr.Button("Stop", visible=False, elem_id="stop", min_width=120)
 
     def _build_results(self) -> None:
+        # The element ids begin with the name of the page.
         self.panel = FilePanel(self.services, self.upload, "bulk", "bulk", self.table)
         # The page opens with the example, so that nothing below jumps.
         example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
@@ -190,6 +191,7 @@ class _Page:
             *score_outputs,
         ]
         inputs = [self.questions, *models, self.job_ids]
+        # A visit and Score follow a job until it ends, so more of them run at a time than usual.
         visited = self.models.wire().then(
             self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
         )
@@ -293,8 +295,10 @@ class _Page:
         if job is not None:
             first, second, target = (query.get(field.elem_id, "") for field in self.panel.columns)
             columns = None
+            # An address may name columns of another file.
             if first and {"", *table.columns, NO_JUDGEMENT}.issuperset((first, second, target)):
                 columns = (first, second, target)
+            # Models in the address come before the models of the job.
             yield common | self._of_job(job, table, columns) | self.models.unchanged(*models)
             if job.state != State.OPENED:
                 # Score has been pressed.
@@ -440,6 +444,7 @@ class _Page:
             **self._empty(),
             **job_list,
             self.job: job.id,
+            # The bar begins at 0 of 1, after 0 seconds.
             self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), address_id),
             **self._buttons(running=True),
         }
@@ -481,7 +486,7 @@ class _Page:
             hint = f"{ONE_COLUMN}."
         elif len(reading.sentences) < 2:
             hint = f"{CHOOSE_COLUMNS}, then press Score."
-        elif any(column.evidence for column in reading.columns):
+        elif any(column.is_by_cells for column in reading.columns):
             hint = CHECK_COLUMNS
         else:
             hint = PRESS_SCORE
@@ -569,6 +574,7 @@ class _Page:
                 figure = figures.label_histogram(report.by_label, threshold)
             plots[self.histogram] = visible(figure)
             plots[self.cut] = macro("bulk/cut")(report.by_label, threshold)
+        # Labels are in the histogram.
         if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = visible(figures.scatter(report, gold))

@@ -72,6 +72,7 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
         parts = [f"{round(event.done):,} of {total}", f"{event.rate:,.0f} rows/s"]
         if event.seconds_left is not None:
             parts.append(f"{format_estimate(event.seconds_left)} left")
+        # Screen readers do not read out every new count.
         bar = macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False)
     return of_job(bar, job)
 
@@ -96,6 +97,7 @@ def agreements(summary: ScoreSummary) -> Markup:
     if report is None:
         return Markup()
     cards = []
+    # Scores on a scale may have a decision, too, but only labels are counted by label.
     if report.decision and report.by_label:
         decision = report.decision.decision
         rows = format_count(decision.n, "row")
@@ -249,6 +251,7 @@ class Duplicates:
             ):
                 self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
             stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
+            # Without a Start button, as a threshold starts the work.
             self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), None, stop)
             with gr.Row():
                 self.downloads = [
@@ -274,12 +277,12 @@ class Duplicates:
 
     def show(self, summary: ScoreSummary, threshold: float) -> Update:
         """Returns the update that shows the section for a scored file."""
-        gold = summary.report.decision if summary.report else None
+        data = summary.report.decision if summary.report else None
         table = ""
         figure = None
-        if gold:
-            table = decision_table("Cosine and gold", gold, [MEANING])
-            figure = precision_recall(gold.decision, criterion_labels(gold.decision))
+        if data:
+            table = decision_table("Cosine and gold", data, [MEANING])
+            figure = precision_recall(data.decision, criterion_labels(data.decision))
         return {
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: table,

@@ -153,6 +153,7 @@ def compute(
     errors = []
     cross_encoder = inputs.cross
     try:
+        # Opened in advance, so that its error is told from an error of the first model.
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as error:
         # The cosine is worth showing without the cross-encoder.
@@ -425,6 +426,7 @@ def reason(answer: Answer) -> Reason | None:
                 cosine_change=change.cosine_change,
                 cross=cross_without,
                 cross_change=cross_change,
+                # The changes are sorted by the cosine, but not by the score of the cross-encoder.
                 decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
                 decides_cross=abs(cross_change or 0) >= decisive_cross_change,
             )
@@ -514,6 +516,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     remarks = []
     for comparison in comparisons:
         if not comparison.is_blind:
+            # `result` says of a blind model what it does not know.
             remarks += comparison.warnings
         if comparison.sent_to:
             remarks.append(f"Both sentences were sent to {comparison.sent_to}.")
@@ -606,6 +609,7 @@ def _cut(comparison: Comparison) -> str:
             continue
         count = len(side.text.split())
         # Chinese and Japanese do not separate words by spaces, so their words are not counted.
+        # The same holds for a beginning without one whole word.
         has_words = len(side.text) < LONGEST_WORD * count
         part = "beginning"
         if has_words and side.unread < count:
@@ -648,6 +652,7 @@ def _cross_encoder_card(
     )
     if comparison.cross_is_blind:
         return card
+    # ``comparison.card`` has the measured correlations of the model; it is not a card of the page.
     spearman = (comparison.card or {}).get("spearman", {}).get("test")
     if spearman is not None:
         card.term += f" This one reaches Spearman’s ρ {spearman:.1f} on STSb test."

@@ -56,10 +56,10 @@ from training.pooling import PAPER_POOLINGS
 
 # The page opens with a pair that everybody understands: one word reverses the meaning.
 OPENING_PAIR = next(pair for pair in examples.pairs() if pair.name == "negation")
-# Keys of the questions of a visitor: the `Answer` or the error on the page, and the models to be
-# downloaded.
+# Keys of the questions of a visitor: the `Answer` or the error on the page, which is None while
+# models are downloaded, and the models of the question that waits for a download.
 SHOWN = "shown"
-MISSING = "missing"
+NEEDED = "needed"
 # The page checks this often whether a curve has been measured.
 CALIBRATION_SECONDS = 2.0
 REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
@@ -117,6 +117,8 @@ class TwoSentences:
         # Asks again if the answer on the page belongs to other sentences than the fields contain.
         self.asker = gr.HTML("", js_on_load=ASK_AGAIN, elem_id="ask-again")
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
+        # Its Start and Stop are not used: a change starts the download, and `stop` stores the inputs
+        # first.
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
         self.inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
         report_button(
@@ -163,6 +165,7 @@ class TwoSentences:
 
         changes = [*edits, self.pooling.input, self.download_ended.change]
         answer_on(changes, trigger_mode="always_last")
+        # While this is being answered, asking once more is needless.
         answer_on(self.asker.again, trigger_mode="once")
         self.download_needed.change(
             self.load_models,
@@ -170,7 +173,7 @@ class TwoSentences:
             [*outputs, self.download_ended],
             **event_options(trigger_mode="always_last"),
         )
-        # Enter starts a stopped download again.
+        # Enter and Download start a stopped download again.
         starts = [self.a.submit, self.b.submit, self.download.click]
         started = gr.on(starts, lambda: None, None, self.stopped, **event_options(queue=False))
         answer_on(started.then)
@@ -221,6 +224,7 @@ class TwoSentences:
         # selects it for every model but ``shown_model``.
         shown_model = ""
         if "pooling" in query or "model" not in query:
+            # `answer_pair` reports an invalid name.
             with suppress(InputError):
                 shown_model = str(_with_pooling(named_model(query.get("model"))))
         inputs = []
@@ -302,6 +306,7 @@ class TwoSentences:
 
     def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
         """Downloads the missing models of a question, or asks for a click if their download was stopped."""
+        # Empty if nothing has to be downloaded after all, as for models in the cache of the Hub.
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")
@@ -310,24 +315,28 @@ class TwoSentences:
                 self.answer: question,
                 self.download: gr.update(visible=True),
             }
-        questions[MISSING] = inputs.models
+        questions[NEEDED] = inputs.models
         return {**self._nothing(), self.download_needed: str(next(_downloads))}
 
     def load_models(self, request: gr.Request, *values: Any) -> Iterator[Update]:
         """Downloads the missing models of the last question and shows the progress, until something else is shown.
 
+        `answer_pair` has set ``questions[SHOWN]`` to None, and sets it again if it answers another
+        question during the download.
+
         ``values`` are the inputs, the inputs whose download was stopped, and the questions.
         """
         *inputs, stopped, questions = values
         models = self.services.models
-        missing = questions.get(MISSING, ())
+        needed = questions.get(NEEDED, ())
         # An earlier call may have downloaded the models, or the visitor may have pressed Stop.
-        if tuple(inputs) == stopped or all(map(models.is_here, missing)):
+        if tuple(inputs) == stopped or all(map(models.is_here, needed)):
+            # A generator that yields nothing would clear the outputs.
             yield {self.answer: gr.skip()}
             return
 
         def download(watch: Watch) -> Update:
-            models.download(missing, watch)
+            models.download(needed, watch)
             return {}
 
         empty = self._nothing()
@@ -339,12 +348,14 @@ class TwoSentences:
                 self.stop_loading(request)
                 break
             yield {**update, self.stop: gr.update(visible=True)}
-        if questions[SHOWN] is not None or all(map(models.is_here, missing)):
-            # The fields may have changed, and the progress may have replaced an answer, so ask
-            # again.
+        if questions[SHOWN] is not None or all(map(models.is_here, needed)):
+            # Ask again: the progress may have replaced the answer to another question, or this
+            # question can now be answered. None makes `answer_pair` send an answer that it has sent
+            # already.
             questions[SHOWN] = None
             yield {self.stop: hidden(), self.download_ended: str(next(_downloads))}
         else:
+            # The download has failed, was stopped, or was replaced by a newer one.
             yield {self.stop: hidden()}
 
     def show_calibrated(self, questions: Questions) -> Update:

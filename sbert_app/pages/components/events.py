@@ -22,7 +22,8 @@ from typing import Any, Literal, NamedTuple
 
 import gradio as gr
 
-# The answer of a handler: component -> its new value.
+# The answer of a handler: component -> its new value. Gradio needs at least one component, so an
+# answer without updates is ``{component: gr.skip()}``.
 Update = dict[Any, Any]
 
 
@@ -61,6 +62,7 @@ def on_open(
     inputs is therefore added to an event without a handler:
     ``on_open().then(handler, inputs, outputs)``.
     """
+    # An event without a handler runs JavaScript that does nothing.
     js = "() => {}" if handler is None else None
     return gr.on(fn=handler, outputs=outputs, js=js, **event_options(queue=queue))
 

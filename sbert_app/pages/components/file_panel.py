@@ -143,6 +143,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
     """Returns the columns after ``column`` gets another role. Two columns may swap their roles.
 
     Args:
+        column: a column of the table, or `NO_JUDGEMENT` with the role `TARGET` if no column has it.
         role: a key of `CHOICES`, or `UNUSED`.
     """
     by_role = dict(zip(CHOICES, columns, strict=True))
@@ -151,7 +152,8 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
         last_column = by_role[role]
         by_role[role] = column
         if old_role:
-            # The column that had this role until now takes the old role.
+            # The column that had this role until now takes the old role. `NO_JUDGEMENT` is not a
+            # column.
             by_role[old_role] = "" if last_column == NO_JUDGEMENT else last_column
     elif old_role:
         # The column is not used any more.
@@ -205,14 +207,15 @@ class FilePanel:
         self.services = services
         self.upload = upload
         self.page = page
-        name = f"{prefix}-columns"
+        # The beginning of the ids of the fields that say how the columns are read.
+        id_prefix = f"{prefix}-columns"
         self.table = gr.HTML(elem_id=f"{prefix}-panel")
         self.columns = [
-            gr.Textbox("", visible="hidden", elem_id=f"{name}-{end}") for end in CHOICES
+            gr.Textbox("", visible="hidden", elem_id=f"{id_prefix}-{end}") for end in CHOICES
         ]
         with gr.Row(elem_classes="file-choices"):
             self.sheet = gr.Dropdown(
-                label="Sheet", visible=False, min_width=200, elem_id=f"{name}-sheet"
+                label="Sheet", visible=False, min_width=200, elem_id=f"{id_prefix}-sheet"
             )
             # Hidden until the encoding is in doubt.
             self.encoding = gr.Dropdown(
@@ -231,7 +234,7 @@ class FilePanel:
                 max_lines=1,
                 min_width=200,
                 visible=False,
-                elem_id=f"{name}-read-as",
+                elem_id=f"{id_prefix}-read-as",
             )
         self.doctor = FileDoctor(services, prefix)
         self.inputs = [self.encoding, self.sheet, *self.columns, self.read_as]
@@ -433,6 +436,7 @@ class FilePanel:
         if remark:
             lines.insert(0, f"{remark}.")
         findings: list[Finding] = []
+        # Stays if the chosen columns do not fit the table.
         reading = table.reading
         try:
             reading = read_by(table, columns)
@@ -611,6 +615,8 @@ class FileDoctor:
                 return
             name = chosen_name(self.services, str(table.path), *how)
             data = load_data(name, self.services.settings.home)
+            # With a model, texts that it does not know or would cut are found as well. The panel does
+            # not wait for a model.
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             if any(finding.is_left_out for finding in findings):
@@ -644,6 +650,7 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
     """
     version = file_version(Path(path))
     try:
+        # In the encoding that the bytes show. ``encoding`` is needed only if that is doubtful.
         table = _open_once(path, None, sheet or None, version)
         is_doubtful = not table.is_plain
     except UnknownSheetError:
@@ -691,6 +698,8 @@ def chosen_name(
 ) -> str:
     """Returns the name of an upload for the loaders of data, with its encoding and its sheet.
 
+    The columns are in the name only if they differ from the table's own reading.
+
     Args:
         first: the column of sentence 1; empty if the table's own reading decides.
         second: the column of sentence 2.
@@ -716,17 +725,22 @@ def chosen_name(
         # The columns belong to another one of several files. The own reading of this file decides.
         return str(name)
     reading = table.reading
+    # Without a first sentence the table's own reading decides, so it must have sentences, and nothing
+    # else may be chosen.
     if not first and (requested or not reading.sentences):
         columns = listed(table.columns)
         raise InputError(
             f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
         )
+    # With "" as the second if the table has single sentences.
     sentences = [*reading.sentences, ""][:2]
     is_as_read = [first, second or ""] == sentences and (target or None) == reading.target
     if not first or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:
-        # A reading of the two columns alone would look for a judgement.
+        # No judgement was found or chosen, but a reading of the two columns alone would look for one
+        # again. With doubts, an empty target may also be a question that is not answered yet, which
+        # the reading asks again.
         requested = _requested(first, second, NO_JUDGEMENT)
     columns = ",".join(column.replace(",", "\\,") for column in requested)
     # Raises an error for columns that do not fit now, and not when a run starts.

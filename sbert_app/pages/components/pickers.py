@@ -243,7 +243,7 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
     def own_pooling(name: str) -> Any:
         own = services.models.own_pooling(named_model(name))
-        # Of a model that has to be downloaded, the pooling is not known.
+        # The pooling is not known before the model has been downloaded.
         return gr.skip() if own is None else pooling_radio(own)
 
     model.input(own_pooling, model, pooling, **event_options(queue=False, trigger_mode="multiple"))
@@ -371,6 +371,7 @@ def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[t
     try:
         prompts = services.models.get(model.name, VectorModel).prompts
     except InputError:
+        # The page shows the error beside its answer.
         return choices
     named = []
     for name, text in prompts.items():

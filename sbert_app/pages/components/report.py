@@ -79,6 +79,7 @@ class Report:
         versions = [f"SBERT Lab {__version__}", f"Python {platform.python_version()}"]
         versions += [f"{name} {version(name)}" for name in LIBRARIES]
         made_with = {
+            # The day without the leading zero of ``%d``.
             "Report made": f"{time.localtime().tm_mday} {time.strftime('%B %Y, %H:%M %Z')}",
             "Machine": f"{describe_processor()}; {platform.system()} {platform.machine()}",
             "Versions": ", ".join(versions),
@@ -171,6 +172,7 @@ def report_button(
     element id.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
+    # For what the page opens with; later changes run `SHOW_WITH_PARTS`.
     options.setdefault("visible", any("<table" in str(part.value) for part in parts))
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
     file = gr.File(visible=False)

@@ -9,7 +9,7 @@ from sbert_app.pages.components.file_panel import FilePanel
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
-from sbert_app.pages.evaluate.pickers import DATA, MODELS, OR_HUB, ModelAndData, file_and_data
+from sbert_app.pages.evaluate.pickers import DATA, MODELS, OR_HUB, ModelAndData, file_instead_of
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration
 from sbert_app.services.container import Services
@@ -34,7 +34,7 @@ def build(services: Services) -> None:
         second = open_dropdown(
             "Check on", DATA, OR_HUB, value="stsb:test", elem_id="calibrate-check-data"
         )
-        file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
+        file = file_instead_of(second, min_width=260, elem_id="calibrate-check-file")
     panel = FilePanel(services, file, "calibrate-check")
     tab = MeasureTab.build(
         services, "calibration", "Calibrate", ("calibrate", "stop-calibrate", "calibrate-status")

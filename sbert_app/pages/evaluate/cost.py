@@ -68,4 +68,5 @@ def build(services: Services) -> None:
         costs = read_document(SHIPPED_COST, CostTable)
         return result(costs, ModelName.parse(costs.model), "Shipped with the app, measured")
 
+    # One measurement at a time, as the search is timed.
     tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, limit=1, example=example)

@@ -88,6 +88,7 @@ def build(services: Services) -> None:
                 visitor_of(request),
                 base=services.access.check_model(base),
                 max_steps=count,
+                # Evaluated after the last step, and not in between.
                 eval_every=count,
             )
         except UserFacingError as wrong:

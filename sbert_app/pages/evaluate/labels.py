@@ -16,7 +16,7 @@ from sbert_app.pages.components.templates import render
 from sbert_app.pages.evaluate.pickers import (
     MODELS,
     ModelAndData,
-    file_and_data,
+    file_instead_of,
     model_dropdown,
     shipped,
 )
@@ -117,7 +117,7 @@ def build_transfer(services: Services) -> None:
             label="Task",
             info="or your own file",
         )
-        file = file_and_data(data, min_width=260, elem_id="transfer-file")
+        file = file_instead_of(data, min_width=260, elem_id="transfer-file")
     panel = FilePanel(services, file, "transfer")
     tab = MeasureTab.build(
         services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status")
@@ -142,6 +142,7 @@ def build_transfer(services: Services) -> None:
     tab.wire(
         score,
         [picker, data, file, *panel.inputs],
+        # The status is the only output.
         {},
         example=lambda: {tab.status: shipped("transfer_scores")},
     )

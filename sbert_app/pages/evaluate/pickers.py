@@ -65,9 +65,10 @@ def model_dropdown(
     )
 
 
-def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
+def file_instead_of(named: gr.Dropdown, **options: Any) -> gr.File:
     """Builds the upload of a file. A file replaces the data set, whose picker ``named`` is hidden then."""
     file = gr.File(label="Your own file", height=120, **options)
+    # Quick enough to be handled at every change, at once.
     file.change(
         lambda path: gr.update(visible=path is None),
         file,
@@ -114,7 +115,7 @@ class ModelAndData:
         with gr.Row():
             model = model_dropdown(services, models, min_width=260, elem_id=f"{prefix}-model")
             named = open_dropdown(label, data, OR_HUB, value=value, elem_id=f"{prefix}-data")
-            file = file_and_data(named, min_width=260, elem_id=f"{prefix}-file")
+            file = file_instead_of(named, min_width=260, elem_id=f"{prefix}-file")
         self.panel = FilePanel(services, file, prefix)
         self.inputs = [model, named, file, *self.panel.inputs]
 

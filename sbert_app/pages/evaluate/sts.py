@@ -250,6 +250,7 @@ class _SimilarityTab:
             table = tabulate(grid or self.shipped, display.metric, display.papers)
             return FORMATS[display.text_format](table)
 
+        # Drawn when the page is opened, so that the start of the app does not wait for it.
         on_open(
             lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())),
             self.scatter,
@@ -308,6 +309,7 @@ class _SimilarityTab:
         # The measurement would replace the table that the button shows.
         yield {self.back: hidden()}
         shown_cells = 0
+        # Nothing is emptied after an error or a stop: the table keeps what was measured until then.
         for update in self.tab.run(request, work, {}):
             if grid.done > shown_cells:
                 shown_cells = grid.done

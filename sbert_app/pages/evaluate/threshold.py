@@ -206,6 +206,7 @@ def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
     """
     query: dict[str, str] = {}
     if file:
+        # The last input, the reading of scores or labels, has no place in an address of Bulk.
         encoding, sheet, *columns, _ = how
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
         names = ("bulk-columns-1", "bulk-columns-2", "bulk-columns-target")

@@ -158,6 +158,7 @@ class _LabelPage:
                 self.data,
                 **event_options(queue=False, trigger_mode="multiple"),
             )
+        # The element ids begin with the name of the page.
         self.how_read = FilePanel(services, self.file, "label", "label")
         self.scale = gr.Radio(
             [TO_FIVE, YES_OR_NO], value=TO_FIVE, label="Scale", elem_id="label-scale"
@@ -257,6 +258,7 @@ class _LabelPage:
             self.count,
             *self.how_read.inputs,
         ]
+        # An error changes the status only.
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
         opened = created.success(
@@ -319,6 +321,7 @@ class _LabelPage:
 
         def work(project: Project) -> tuple[int, bool]:
             project.rate(event.rater, event.pair, _score(event))
+            # From this pair, `_after` moves on to the next one that is not judged.
             return event.pair, True
 
         key = (event.project, event.rater, event.pair)
@@ -375,6 +378,7 @@ class _LabelPage:
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
+            # `open_project` follows, and lists the other projects again.
             self.project: gr.update(choices=[(name, project_id)], value=project_id),
             self.new: gr.Accordion(open=False),
         }

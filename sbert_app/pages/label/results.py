@@ -61,7 +61,8 @@ class Results:
         }
         self._page_report, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
-        # By the id of a run and the time at which it ended.
+        # What `quality.compare` has measured, so that it does not measure the same model again: by the
+        # id of the run and the time at which it ended.
         self.comparisons: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
