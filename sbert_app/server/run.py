@@ -235,6 +235,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             # A request is being answered. Its body has a time limit of its own.
             self._stop_awaiting_header()
         elif self not in self._without_header:
+            # The header of another request has begun to arrive.
             self._await_header()
 
     def pause_writing(self) -> None:
