@@ -212,7 +212,8 @@ def encode(
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
     """Returns the criterion of a threshold, or None if there is no threshold.
 
-    Raises InputError if the threshold is malformed, or if the outputs need one.
+    Raises InputError if the threshold is malformed, if the outputs need one, or if two of them are
+    the same file.
     """
     if threshold is None:
         if outputs.groups or outputs.deduplicated:
@@ -286,6 +287,7 @@ def score(
     number or is chosen by the gold scores or labels of the file. Into a folder, many files are
     scored in parts; the same command after an interruption does what is missing.
     """
+    # An unusable --home is reported before anything else.
     computing.prepare()
     source, file = file.parse(source)
     if parts.are_meant(source, output):

@@ -278,7 +278,7 @@ def report(
         report = experiment_report(Experiments(RunQueue(store)).get(what))
     else:
         run_id = find_run(what.removeprefix("run:"), place)
-        # The owner of the runs may read paths, which ``str`` leaves as they are.
+        # By default ``clean`` removes paths, which the owner of the runs may read.
         report = run_report(store, run_id, clean=str)
     write_text(output, report.html())
     size = output.stat().st_size

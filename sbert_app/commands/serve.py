@@ -118,6 +118,7 @@ def serve(
         print(f"There is no login: {OPEN_TO_ALL}", file=sys.stderr)
     if open_browser is None:
         open_browser = has_desktop() and sys.stdout.isatty()
+    # Forbids the use of the network with --offline, and raises InputError if the home is a file.
     options.prepare(settings.home, settings.offline)
     # Imported after wrong options are reported, because it imports Gradio, which takes seconds.
     from sbert_app.server.run import serve as run

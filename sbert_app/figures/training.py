@@ -312,4 +312,4 @@ def dots(
     height = ROW_PIXELS * len(rows) + MARGIN_PIXELS
     x = {"title": "Spearman ρ ×100 on STSb dev"}
     y = {"tickvals": places, "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""}
-    return apply_style(figure, height, "", x, y, showlegend=True, legend_traceorder="reversed")
+    return apply_style(figure, height, x=x, y=y, showlegend=True, legend_traceorder="reversed")
