@@ -84,7 +84,7 @@ class Services:
         )
 
     def warm(self) -> None:
-        """Loads the default models and runs them once, so that the first request is fast."""
+        """Starts the regular work, then loads the default models and runs them once, for a fast first request."""
         self.temp.clean()
         regularly(CLEAN_SECONDS, self.temp.clean)
         # ``keep_alive`` is in minutes.

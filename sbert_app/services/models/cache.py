@@ -139,6 +139,7 @@ class ModelCache:
     def missing(self, names: Iterable[ModelName | str], data: str = "") -> list[str]:
         """The models, and the data sets in ``data``, that have to be downloaded first, with their sizes."""
         sizes: dict[str, str] = {}
+        # An error of a name is raised when the model or the data set is opened.
         for name in names:
             with suppress(InputError):
                 sizes[str(name)] = self._download_size(self.canonical(name))
@@ -212,6 +213,7 @@ class ModelCache:
         if not self.is_here(model):
             return None
         try:
+            # The other settings do not change the pooling, and `get` refuses prompts by role.
             return self.get(ModelName(model.name, pooling=model.pooling), VectorModel).pooling
         except InputError:
             return None
