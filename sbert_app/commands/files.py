@@ -357,11 +357,13 @@ def score(
                         raise InputError(
                             f"{error}; the scores without a column match are in {target}"
                         ) from error
+                    # Text files have the layout of the input. The typed file has none.
                     outputs = replace(outputs, layout=Layout.of(table))
                     cosine = summary.added["cosine"]
                     matches = apply_threshold(
                         typed_file, summary.columns, cosine, limit, outputs, gold=summary.gold
                     )
+                    # The typed file is deleted with its folder.
                     summary.outputs = matches.outputs
         _print_scores(summary, matches, computing.as_json)
 
