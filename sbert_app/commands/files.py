@@ -178,6 +178,7 @@ def encode(
     if parts.are_meant(source, output):
         if file.sheet:
             raise InputError("--sheet is for one file, not for parts; leave it out")
+        # The name of one column, which may contain commas.
         columns = (file.columns,) if file.columns else ()
         parts.run(
             "encode",

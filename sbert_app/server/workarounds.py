@@ -130,7 +130,7 @@ def _check_value(component: Any, value: Any) -> Any:
     """Returns the value of a component, "" for a text box without text. Raises gr.Error if its type is wrong."""
     if value is None and isinstance(component, gr.Textbox):
         return ""
-    # A slider cannot be empty, so None is a wrong value of it.
+    # A slider cannot be empty, so None is a wrong value for it.
     if value is None and not isinstance(component, gr.Slider):
         return None
     types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), None)

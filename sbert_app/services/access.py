@@ -129,7 +129,7 @@ class AccessPolicy:
                     "this app is open to everybody and fetches no data sets; upload a file, or give stsb"
                 )
             if not part.is_set and not self._in_allowed_folder(part.name):
-                # The visitor typed the whole name of a retrieval set, of which ``part`` is a part.
+                # The visitor typed the whole name of a retrieval set. ``part`` is only a part of it.
                 quotation = _quoted(name if data.is_retrieval else str(part))
                 offered = "stsb"
                 if not self._is_public:

@@ -149,4 +149,5 @@ class Services:
         poolings = [name for name in names if encoder.allows_pooling(name)]
         for number, name in enumerate(poolings):
             part = watch.part(number / len(poolings), (number + 1) / len(poolings))
+            # Fits and stores the curve, if it does not exist yet.
             stored_curve(encoder.with_pooling(name), self.settings.home, part)

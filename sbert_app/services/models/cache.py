@@ -154,6 +154,7 @@ class ModelCache:
 
     def _download_size(self, model: ModelName) -> str:
         """The size of the files that opening a model would download, as the Hub lists them; "" if there are none."""
+        # Nothing is downloaded for folders and endpoints, either.
         if self.is_here(model) or model.name in WITH_THE_APP or not is_repo_id(model.name):
             return ""
         with suppress(InputError):
