@@ -196,6 +196,7 @@ class ModelCache:
 
             self._report_download(key, watch)
             with listening(on_download, watch.should_stop):
+                # Fetches and loads the model.
                 self.get(name, Model)
 
     def _report_download(self, key: ModelName, watch: Watch) -> None:
