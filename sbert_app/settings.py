@@ -118,6 +118,7 @@ class Settings(BaseModel):
         if str(values.get("public", "")).lower() in ("true", "1", "yes", "on"):
             values = PUBLIC | values
         auth_file = auth_file or os.environ.get("SBERT_AUTH_FILE")
+        # The file takes precedence over $SBERT_AUTH.
         if auth_file and flags.get("auth") is None:
             file = Path(auth_file).expanduser()
             try:

@@ -102,12 +102,12 @@ def run_experiment(
     """
     execute = executor(cluster)
     store = experiments.store
-    training: set[str] = set()
+    ids_in_training: set[str] = set()
     stop_error = StoppedError(f"resume it with: {command} --resume {experiment_id}")
 
     def is_stopped_at_once() -> bool:
         # Runs on Ray are executed in threads, which check ``should_end`` themselves.
-        return cluster is None and not training
+        return cluster is None and not ids_in_training
 
     # ``should_end`` is defined by the block below, in which this is called.
     def execute_run(run_id: str) -> None:
@@ -118,7 +118,7 @@ def run_experiment(
 
             def show_progress(event: dict[str, Any]) -> None:
                 if event.get("state") == State.RUNNING:
-                    training.add(run_id)
+                    ids_in_training.add(run_id)
                 # On Ray, runs are executed at the same time, and their bars would mix.
                 elif event["kind"] == "train" and cluster is None:
                     bar(event["step"], event["steps"])
@@ -126,7 +126,7 @@ def run_experiment(
             result = execute(
                 store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE
             )
-        training.discard(run_id)
+        ids_in_training.discard(run_id)
         line = f"{run.name}: {result.status}"
         final = result.final or {}
         if final.get("spearman") is not None:

@@ -118,6 +118,7 @@ def _device(computing: options.Computing) -> str:
 
 def _home(computing: options.Computing) -> str:
     home = computing.prepare()
+    # Raises InputError if the folder cannot be written to.
     make_home(home)
     return f"{home}, {format_bytes(shutil.disk_usage(home).free)} free"
 
@@ -143,7 +144,7 @@ def _speed(computing: options.Computing) -> str:
 
     home = computing.prepare()
     name = options.ModelOptions().name
-    encoder = Encoder.load(name, None, computing.dtype, computing.device, home)
+    encoder = Encoder.load(name, dtype=computing.dtype, device=computing.device, home=home)
     sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]
     # The first call takes longer than later ones.
     encoder.encode(sentences)

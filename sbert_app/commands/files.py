@@ -178,6 +178,7 @@ def encode(
     if parts.are_meant(source, output):
         if file.sheet:
             raise InputError("--sheet is for one file, not for parts; leave it out")
+        # The name of one column, which may contain commas.
         columns = (file.columns,) if file.columns else ()
         parts.run(
             "encode",
@@ -212,7 +213,8 @@ def encode(
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
     """Returns the criterion of a threshold, or None if there is no threshold.
 
-    Raises InputError if the threshold is malformed, or if the outputs need one.
+    Raises InputError if the threshold is malformed, if the outputs need one, or if two of them are
+    the same file.
     """
     if threshold is None:
         if outputs.groups or outputs.deduplicated:
@@ -286,6 +288,7 @@ def score(
     number or is chosen by the gold scores or labels of the file. Into a folder, many files are
     scored in parts; the same command after an interruption does what is missing.
     """
+    # An unusable --home is reported before anything else.
     computing.prepare()
     source, file = file.parse(source)
     if parts.are_meant(source, output):
@@ -355,11 +358,13 @@ def score(
                         raise InputError(
                             f"{error}; the scores without a column match are in {target}"
                         ) from error
+                    # Text files have the layout of the input. The typed file has none.
                     outputs = replace(outputs, layout=Layout.of(table))
                     cosine = summary.added["cosine"]
                     matches = apply_threshold(
                         typed_file, summary.columns, cosine, limit, outputs, gold=summary.gold
                     )
+                    # The typed file is deleted with its folder.
                     summary.outputs = matches.outputs
         _print_scores(summary, matches, computing.as_json)
 

@@ -365,6 +365,7 @@ def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluste
     # Without an address, $SBERT_RAY decides.
     settings = Settings.gather(home=home, ray=address)
     if engine == "ray" and not settings.ray:
+        # This address stands for a Ray cluster on this machine.
         settings = settings.model_copy(update={"ray": "local"})
     return RayCluster.of(settings)
 
@@ -389,8 +390,9 @@ def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | No
     """Opens the cross-encoder of this name, if there is a name."""
     if not name:
         return None
-    home = computing.prepare()
-    model = open_model(name, None, computing.dtype, computing.device, home)
+    model = open_model(
+        name, dtype=computing.dtype, device=computing.device, home=computing.prepare()
+    )
     return required(model, PairModel)
 
 

@@ -68,6 +68,7 @@ def list_runs(
     lines = [_line(run) for run in stored]
     if not lines:
         lines = ["no runs yet: start one with train, or on the Train page"]
+    # If there are exactly ``limit`` runs in all, none is left out.
     is_cut = len(stored) == limit and limit < store.count()
     if is_cut:
         lines.append(f"{store.count():,} runs in all; older ones: --cursor {stored[-1].id}")
@@ -278,7 +279,7 @@ def report(
         report = experiment_report(Experiments(RunQueue(store)).get(what))
     else:
         run_id = find_run(what.removeprefix("run:"), place)
-        # The owner of the runs may read paths, which ``str`` leaves as they are.
+        # By default ``clean`` removes paths, which the owner of the runs may read.
         report = run_report(store, run_id, clean=str)
     write_text(output, report.html())
     size = output.stat().st_size

@@ -262,7 +262,7 @@ def export(
         corpus = Corpus.from_file(path, file.columns, file.encoding, sheet=file.sheet)
         watch = Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
-        embedded = encode(corpus, encoder, None, watch.stage("Encoding"), home / "vectors")
+        embedded = encode(corpus, encoder, watch=watch.stage("Encoding"), folder=home / "vectors")
         labels = group(embedded, clustering, cache, home, watch, limits)
         groups = describe_clusters(embedded, labels)
         num_drawn = export_atlas(

@@ -118,6 +118,7 @@ def serve(
         print(f"There is no login: {OPEN_TO_ALL}", file=sys.stderr)
     if open_browser is None:
         open_browser = has_desktop() and sys.stdout.isatty()
+    # Forbids the use of the network with --offline, and raises InputError if the home is a file.
     options.prepare(settings.home, settings.offline)
     # Imported after wrong options are reported, because it imports Gradio, which takes seconds.
     from sbert_app.server.run import serve as run
@@ -145,6 +146,7 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
         raise InputError(
             "there is no display to open a window on; sbert-lab serve serves the app to a browser"
         )
+    # The lock file needs the folder.
     make_home(place)
     try:
         with FileLock(place / "desktop.lock", timeout=0):

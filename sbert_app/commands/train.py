@@ -132,6 +132,7 @@ def train(
                 bar(event["step"], event["steps"])
 
         try:
+            # A new run that is not queued counts as stopped, so it is resumable, too.
             result = execute(store, run_id, on_event=show, should_end=should_end, states=RESUMABLE)
         except KeyboardInterrupt:
             raise StoppedError(
@@ -230,6 +231,7 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
         if key in settings:
             settings[key] = absolute_names(settings[key])
     config = RunConfig(**settings)
+    # Raises InputError if the run cannot start.
     estimate_run(config, store)
     return config
 

@@ -244,11 +244,12 @@ def histogram(report: ScoreReport) -> go.Figure:
 def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: float) -> go.Figure:
     """Overlaid histograms of the cosines of matches and of other pairs, with a line at the threshold."""
     counts = np.array(by_label)  # (2, bins), a bin for each hundredth of the cosine
+    # These bins are less than half as wide as those of `histogram`, so twice as many are merged.
     merged = 2 * _bins_merged(counts.sum())
     width = merged / 100
     counts = counts.reshape(2, -1, merged).sum(axis=2)  # (2, bars)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
-    # The first bar is at zero, or at the lowest cosine.
+    # The first bar is at zero, or at the lowest cosine. The tolerance allows for rounding.
     lowest_bar = int(np.flatnonzero(counts.sum(axis=0))[0])
     first = min(lowest_bar, int(np.searchsorted(lows, -1e-9)))
     figure = go.Figure()

@@ -383,6 +383,7 @@ def hover_text(sentence: str, most: int = HOVER_LINES) -> str:
     # Wrapping the whole of a long text would take time.
     start = sentence[: HOVER_WIDTH * (most + 1)]
     lines = textwrap.wrap(start, HOVER_WIDTH, max_lines=most, placeholder=" …")
+    # The lines are not too long for `short_label`, which only escapes them.
     return "<br>".join(short_label(line, HOVER_WIDTH + 2) for line in lines)
 
 

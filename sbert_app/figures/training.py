@@ -94,6 +94,7 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
         for event in curve.events:
             by_data = event.get("loss_by_data") or {}
             names |= dict.fromkeys(by_data)
+            # `_points` finds the loss of a data set by the name of the set.
             events.append(event | by_data)
         # Without data sets that have objectives of their own, there is one loss.
         for dash, name in zip(cycle(DASHES), names or ["loss"]):
@@ -310,6 +311,13 @@ def dots(
         mark_means(summaries, "shipped", "circle", "blue", above=True)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
     height = ROW_PIXELS * len(rows) + MARGIN_PIXELS
-    x = {"title": "Spearman ρ ×100 on STSb dev"}
+    # The first row is at the top, with space above it for the labels of its marks.
     y = {"tickvals": places, "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""}
-    return apply_style(figure, height, "", x, y, showlegend=True, legend_traceorder="reversed")
+    return apply_style(
+        figure,
+        height,
+        x={"title": "Spearman ρ ×100 on STSb dev"},
+        y=y,
+        showlegend=True,
+        legend_traceorder="reversed",
+    )

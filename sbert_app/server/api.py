@@ -143,6 +143,7 @@ def document_router(services: Services) -> APIRouter:
 
     @routes.get("/docs", include_in_schema=False)
     def docs() -> Response:
+        # Relative addresses also work behind a proxy.
         return get_swagger_ui_html(
             openapi_url="openapi.json",
             title="SBERT Lab: HTTP API",

@@ -183,6 +183,7 @@ def register(endpoint: Endpoint, services: Services) -> None:
         default = inspect.Parameter.empty if field.is_required() else field.default
         parameters.append(inspect.Parameter(name, kind, default=default))
         annotations[name] = field.annotation
+    # After parameters with defaults, the request needs one, too.
     parameters.append(inspect.Parameter("request", kind, default=None))
     call.__annotations__ = annotations
     call.__signature__ = inspect.Signature(parameters, return_annotation=endpoint.answer_type)  # type: ignore[attr-defined]

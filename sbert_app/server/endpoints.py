@@ -322,6 +322,7 @@ def _field_of_run(name: str, field: FieldInfo) -> tuple[Any, FieldInfo]:
         body_field.description += f"; {', '.join(setting.allowed)}."
     # The metadata of `RunConfig` is for forms and commands.
     body_field.json_schema_extra = None
+    # `RunConfig` has no default objective.
     if name == "objective":
         body_field.default = "regression"
     return field.annotation, body_field
@@ -337,6 +338,7 @@ StartRunBody = create_model(
 def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid-type]
     """Queue a training run and return it; follow it with run_status. The arguments are the settings of a run."""
     services = call.services
+    # `RunConfig` derives fields that are not set, such as the learning rate, from the others.
     settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
     # Raises InputError if the run could not begin, so that it is not queued.

@@ -142,6 +142,7 @@ class BoundedEvents:
         # A page may open another reader although the first one has read everything.
         last = self._last_event.get(key, -math.inf)
         has_recent_event = began - last < UNREAD_SECONDS
+        # An open reader has removed the timer, and the last event may be older.
         has_reader = self._readers[key] > 0
         if timer is None and not has_recent_event and not has_reader:
             sentence = "there are no events of this session; reload the page"

@@ -97,6 +97,7 @@ class BodyLimits:
             await self._pass_on(scope, incoming, send)
         except RefusedRequestError as refusal:
             await incoming.drain()
+            # A part of the body may still be unread, so no further request can follow it.
             headers = {"Connection": "close"}
             answer = error_answer(scope["path"], refusal.status, str(refusal), headers)
             await answer(scope, receive, send)

@@ -60,6 +60,7 @@ class McpServer:
                 tools.append(tool)
             return tools
 
+        # `Body.parse` validates the arguments instead, and says what is wrong in one sentence.
         @server.call_tool(validate_input=False)
         async def call_tool(name: str, arguments: dict[str, Any]) -> CallToolResult:
             request: Any = server.request_context.request

@@ -40,9 +40,9 @@ log = logging.getLogger("sbert_lab.pages")
 
 FRONT = PAGES[0]
 # Gradio serves the same files for every page. They are redirected to the front page, so that a
-# browser loads them once.
+# browser loads them once. It remembers the redirects for a year.
 SHARED = ("assets", "static", "svelte", "theme.css")
-KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
+CACHED_FOR_A_YEAR = {"Cache-Control": "public, max-age=31536000, immutable"}
 FOOTER = '<footer class="page-footer"><a href="./docs">Use via API</a></footer>'
 # The maximum number of sessions of a page. Gradio drops the least recently used one with its state.
 MOST_SESSIONS = 300
@@ -78,6 +78,7 @@ class Pages:
         """Holds the pages open while the server runs."""
         self._loop = asyncio.get_running_loop()
         async with self._stack:
+            # Builds and opens the front page. Other pages open at the first request for them.
             await self._page(FRONT)
             yield
 
@@ -118,7 +119,7 @@ class Pages:
         if name == FRONT:
             return RedirectResponse(f"{root}/{query}")
         if rest.split("/")[0] in SHARED:
-            return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
+            return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, CACHED_FOR_A_YEAR)
         # A browser gets a page that waits for this one; other programs wait until the page is built.
         accept = Headers(scope=scope).get("accept", "")
         is_navigation = scope["method"] == "GET" and "text/html" in accept
@@ -196,6 +197,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
         navigation = render("components/templates/navigation.html", current=name, root="./")
         gr.HTML(navigation, apply_default_css=False)
         import_module(f"sbert_app.pages.{name}.page").build(services)
+        # Pickers of runs and models read their choices again whenever the page is opened.
         pickers.read_anew(services, app)
         gr.HTML(FOOTER, elem_id="page-footer")
         if name == FRONT:

@@ -216,6 +216,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         is_address_full = not is_proxy and self._open[address] >= most_of_address
         if is_full or is_address_full:
             candidates = list(self._without_header)
+            # If only the address has too many, it loses one of its own.
             if not is_full:
                 candidates = [other for other in candidates if other._address == address]
             if not candidates:
@@ -235,6 +236,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             # A request is being answered. Its body has a time limit of its own.
             self._stop_awaiting_header()
         elif self not in self._without_header:
+            # The header of another request has begun to arrive.
             self._await_header()
 
     def pause_writing(self) -> None:

@@ -235,6 +235,7 @@ class V1Endpoint(Endpoint):
     def threads_for(self, call: Call, body: Any) -> CapacityLimiter:
         settings = call.services.settings
         server = ModelName.parse(settings.model_of(body.model)).endpoint
+        # A server that is not allowed has no limiter, because nothing is sent to it.
         if server is None or server.address not in settings.allow_endpoints:
             return self.threads
         return self.threads_of_servers.setdefault(server.address, CapacityLimiter(REQUESTS_AT_ONCE))

@@ -66,6 +66,7 @@ class WholeSteps(gr.Blocks):
         **options: Any,
     ) -> Any:
         """Calls a handler. Values of a wrong type, which no page sends, are an error of the client, not of the app."""
+        # The turn of a queued event has come. Later steps of a generator have an iterator.
         if event_id is not None and iterator is None:
             WAITING.begin(event_id)
         # Gradio does not prepare the values of endpoints, which check them themselves.
@@ -115,6 +116,7 @@ class WholeSteps(gr.Blocks):
             or run is None
             or run not in self.pending_diff_streams[session_hash]
         )
+        # In the simple format Gradio computes no edits.
         step = super().handle_streaming_diffs(
             block_fn, data, session_hash, run, final, simple_format=True
         )
@@ -128,6 +130,7 @@ def _check_value(component: Any, value: Any) -> Any:
     """Returns the value of a component, "" for a text box without text. Raises gr.Error if its type is wrong."""
     if value is None and isinstance(component, gr.Textbox):
         return ""
+    # A slider cannot be empty, so None is a wrong value for it.
     if value is None and not isinstance(component, gr.Slider):
         return None
     types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), None)

@@ -129,6 +129,7 @@ class AccessPolicy:
                     "this app is open to everybody and fetches no data sets; upload a file, or give stsb"
                 )
             if not part.is_set and not self._in_allowed_folder(part.name):
+                # The visitor typed the whole name of a retrieval set. ``part`` is only a part of it.
                 quotation = _quoted(name if data.is_retrieval else str(part))
                 offered = "stsb"
                 if not self._is_public:
@@ -247,7 +248,7 @@ class Quota:
     def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
         """The seconds until the amount may be used; infinite if something has to be given back first."""
         with self._lock:
-            used = self._now(visitor)
+            used = self._current_use(visitor)
             if used is None or used.amount + amount <= self.most:
                 return 0.0
             if self._longest_delay:
@@ -262,7 +263,7 @@ class Quota:
         """Counts an amount, even if it exceeds the quota."""
         with self._lock:
             now = self._clock()
-            used = self._now(visitor) or _Used(0, now, now)
+            used = self._current_use(visitor) or _Used(0, now, now)
             self._used[visitor] = _Used(used.amount + amount, used.first, now)
             self._used.move_to_end(visitor)
             # Without a window an amount counts until it is given back, so nobody is forgotten.
@@ -296,7 +297,7 @@ class Quota:
         finally:
             self.give_back(visitor, 1)
 
-    def _now(self, visitor: str) -> _Used | None:
+    def _current_use(self, visitor: str) -> _Used | None:
         """The use of a visitor within the window; None if there is none."""
         used = self._used.get(visitor)
         if used is None:

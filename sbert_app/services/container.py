@@ -84,7 +84,7 @@ class Services:
         )
 
     def warm(self) -> None:
-        """Loads the default models and runs them once, so that the first request is fast."""
+        """Starts the regular work, then loads the default models and runs them once, for a fast first request."""
         self.temp.clean()
         regularly(CLEAN_SECONDS, self.temp.clean)
         # ``keep_alive`` is in minutes.
@@ -149,4 +149,5 @@ class Services:
         poolings = [name for name in names if encoder.allows_pooling(name)]
         for number, name in enumerate(poolings):
             part = watch.part(number / len(poolings), (number + 1) / len(poolings))
+            # Fits and stores the curve, if it does not exist yet.
             stored_curve(encoder.with_pooling(name), self.settings.home, part)

@@ -46,7 +46,10 @@ def usage_of_search(
 
 
 def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
-    """The fields of an answer with the number of tokens read, and the positions of texts that were truncated."""
+    """The fields of an answer with the number of tokens read, and the positions of texts that were truncated.
+
+    Also counts the tokens for ``/metrics``.
+    """
     # Other names are counted together, as visitors can type any number of names.
     TOKENS.labels(model if model in (*ENCODERS, *CROSS_ENCODERS) else "other").inc(tokens)
     return {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}, "truncated": cut}

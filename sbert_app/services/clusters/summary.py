@@ -156,7 +156,7 @@ def keywords(
                 weights[word] = count * specificity
             else:
                 weaker[word] = count * specificity
-        # If no word reaches the threshold, the best ones below it are taken.
+        # If no frequent word reaches the threshold, the best other words are taken.
         words_of_class = weights or weaker
         best[label] = sorted(words_of_class, key=lambda word: (-words_of_class[word], word))[:k]
     return best
@@ -277,11 +277,12 @@ def find_topics(
         whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})
         return whole, whole
     count = int(np.clip(len(points) // SENTENCES, *FINE))
-    labels = k_means(points, min(count, len(points)), watch)
+    labels = k_means(points, count, watch)
     # Clusters of k-means may be empty, so the others are numbered again, without gaps.
     _, fine = np.unique(labels, return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
     coarse: np.ndarray = fine
+    # Ward's method needs two regions, and equal points make only one.
     if len(centres) > 1:
         coarse_count = min(int(np.clip(count // 3, *COARSE)), len(centres))
         tree = scipy.cluster.hierarchy.ward(centres)

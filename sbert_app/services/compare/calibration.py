@@ -176,6 +176,7 @@ def check(
     curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
     if curve is None:
         raise InputError(f"{model.label} has no calibration; fit one")
+    # Leaves out the pairs that the curve was fitted on.
     return reliability(curve, pairs, cosines, home)
 
 

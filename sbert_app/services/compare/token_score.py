@@ -59,6 +59,7 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
     from training.models.maxsim import LateInteraction
     from training.models.st_models import SparseEncoder
 
+    # Without the settings, as `get` refuses prompts by role, which a bi-encoder may have.
     model = models.get(name.weights, Model)
     if isinstance(model, LateInteraction):
         return _score_late_interaction(model.with_settings(name), name, a, b)

@@ -117,7 +117,7 @@ class BatchingRunner(InferenceRunner[Text]):
             def job_of(place: int) -> int:
                 return bisect_right(ends, batch[place])
 
-            results = []
+            batch_results = []
             with torch.inference_mode():
                 hidden, mask = self.hidden(texts, rows)
                 # The texts of a job are consecutive in ``texts``, so sorting puts them together.
@@ -128,8 +128,10 @@ class BatchingRunner(InferenceRunner[Text]):
                     first = ends[number] - len(part)
                     job_mask = None if mask is None else mask[places]
                     result = reduce(hidden[places], job_mask)
-                    results.append((number, [batch[place] - first for place in places], result))
-            return results
+                    batch_results.append(
+                        (number, [batch[place] - first for place in places], result)
+                    )
+            return batch_results
 
         results: list[BatchResults] = [[] for _ in jobs]
         for batch_results in parallel.imap(compute, self.plan([len(text) for text in texts])):

@@ -139,6 +139,7 @@ class ModelCache:
     def missing(self, names: Iterable[ModelName | str], data: str = "") -> list[str]:
         """The models, and the data sets in ``data``, that have to be downloaded first, with their sizes."""
         sizes: dict[str, str] = {}
+        # An error of a name is raised when the model or the data set is opened.
         for name in names:
             with suppress(InputError):
                 sizes[str(name)] = self._download_size(self.canonical(name))
@@ -153,6 +154,7 @@ class ModelCache:
 
     def _download_size(self, model: ModelName) -> str:
         """The size of the files that opening a model would download, as the Hub lists them; "" if there are none."""
+        # Nothing is downloaded for folders and endpoints, either.
         if self.is_here(model) or model.name in WITH_THE_APP or not is_repo_id(model.name):
             return ""
         with suppress(InputError):
@@ -194,6 +196,7 @@ class ModelCache:
 
             self._report_download(key, watch)
             with listening(on_download, watch.should_stop):
+                # Fetches and loads the model.
                 self.get(name, Model)
 
     def _report_download(self, key: ModelName, watch: Watch) -> None:
@@ -212,6 +215,7 @@ class ModelCache:
         if not self.is_here(model):
             return None
         try:
+            # The other settings do not change the pooling, and `get` refuses prompts by role.
             return self.get(ModelName(model.name, pooling=model.pooling), VectorModel).pooling
         except InputError:
             return None

@@ -56,7 +56,7 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
     """
     if vocabulary > MULTILINGUAL_FROM or subwords < FOREIGN_SPLIT * len(text.split()):
         return ""
-    _choose_languages()
+    _restrict_detector()
     (code, best), *others = py3langid.rank(text)
     # The scores are sums over the text. Divided by the root of its length, they give comparable
     # probabilities.
@@ -68,6 +68,6 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
 
 
 @cache
-def _choose_languages() -> None:
+def _restrict_detector() -> None:
     """Restricts py3langid to `LANGUAGES`, once."""
     py3langid.set_languages(list(LANGUAGES))
