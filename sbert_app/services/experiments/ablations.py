@@ -160,6 +160,7 @@ class PrecomputedTable:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
+        # The first run stands for all, as only fields that do not vary are compared.
         usual = ABLATIONS[self.ablation].config(self.runs[0].variant, seed=0)
         changes = {}
         for name in ("batch_size", "learning_rate"):

@@ -265,6 +265,7 @@ class UmapProcess:
             answer = self._answer(watch)
             # Percentages, before the maps.
             while isinstance(answer, float):
+                # None keeps the description of the stage.
                 layout.report(answer, None, 100)
                 answer = self._answer(watch)
         except (EOFError, OSError) as error:
