@@ -375,8 +375,8 @@ class GoldColumn:
         matches, meaning = matching_labels(labels)
         read_as = meaning
         if not matches:
-            # The error shows an example of what to type. Without a label that says that it is a match,
-            # the first unknown one is the match in it.
+            # The user gets an example of what to type. Without a label that says that it is a match, the
+            # first unknown one is the match in it.
             some = labels[:5]
             unknown = [label for label in some if side_of(label) is None]
             likely = list(filter(side_of, some)) or unknown[:1]

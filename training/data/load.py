@@ -93,38 +93,38 @@ def check_data_name(name: str) -> str:
 
 def load_one(name: DataName | str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """Loads one named set or one file, without joining; see `load_data`."""
-    file = DataName.parse(name)
-    if file.objective is not None:
+    data_name = DataName.parse(name)
+    if data_name.objective is not None:
         raise InputError(
-            f"{name} states an objective, as only training data does; leave out ={file.objective}"
+            f"{name} states an objective, as only training data does; leave out ={data_name.objective}"
         )
-    for key, value in zip(READ_AS, file.read_as, strict=True):
-        if file.is_set and value:
+    for key, value in zip(READ_AS, data_name.read_as, strict=True):
+        if data_name.is_set and value:
             raise InputError(
-                f"{file.name} is a set and not a file, so its {key} is known; leave out ?{key}="
+                f"{data_name.name} is a set and not a file, so its {key} is known; leave out ?{key}="
             )
-    if file.built_in is not None:
-        return _load_built_in(file, file.built_in, split, home)
-    if file.hub_parts is not None:
-        repo_id, *selectors = file.hub_parts
+    if data_name.built_in is not None:
+        return _load_built_in(data_name, data_name.built_in, split, home)
+    if data_name.hub_parts is not None:
+        repo_id, *selectors = data_name.hub_parts
         return _load_from_hub(repo_id, selectors, split, home)
-    if file.is_retrieval:
+    if data_name.is_retrieval:
         raise InputError(
-            f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs"
+            f"{data_name} holds queries, documents and judgements, which evaluate measures; name data of pairs"
         )
-    if is_saved(file.path):
-        return _load_saved(file, split)
-    if file.path.is_dir():
+    if is_saved(data_name.path):
+        return _load_saved(data_name, split)
+    if data_name.path.is_dir():
         raise InputError(
-            f"{file.path} is a folder; name a file in it, or beir:{file.path} to evaluate retrieval"
+            f"{data_name.path} is a folder; name a file in it, or beir:{data_name.path} to evaluate retrieval"
         )
-    if not file.path.is_file():
+    if not data_name.path.is_file():
         raise InputError(
             f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "
-            f"hf:org/name for any of the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
+            f"hf:org/name for any of the Hub{did_you_mean(data_name.name.partition(':')[0], DATA_SETS)}"
         )
     # `DataName.read_as` has the order of these parameters.
-    return Dataset.from_file(file.path, *file.read_as)
+    return Dataset.from_file(data_name.path, *data_name.read_as)
 
 
 # ---------------------------------------------------------------- the sets

@@ -498,6 +498,7 @@ class _Reader:
     def _pair_by_cells(self) -> tuple[str, str] | None:
         """The only two columns of a table without usual names, or the only two that read like sentences."""
         columns = tuple(self.rows)
+        # Without cells, all columns are empty.
         kinds = {"empty"} if self.has_only_names else {"sentences", "texts", "few values"}
         are_texts = all(cells.kind in kinds for cells in self.cells.values())
         are_named = any(is_usual_name(column) or _has_other_name(column) for column in columns)
