@@ -206,7 +206,7 @@ class Dataset:
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
             raters: the raters that count, of a file with a column of raters or a column for each:
                 "r1,r2"; None for all.
-            sheet: the sheet of a workbook; None for the one with the most rows of sentences.
+            sheet: the sheet of a workbook; None for the one with the most sentences in a row.
         """
         path = Path(path).expanduser()
         with opened_file(path, encoding, sheet) as table:

@@ -123,9 +123,9 @@ def scale_of(
 ) -> tuple[float, float] | None:
     """The scale of scores from ``low`` to ``high``; None if they are on none of the usual scales.
 
-    If all scores are whole, a scale to 6, 7 or 9 begins at 1 unless a score is lower, and a scale to
-    10 does if the lowest score is 1. The grades of documents for a query are on a scale from 0 to the
-    highest grade.
+    If all scores are whole, a scale to 6, 7 or 9 begins at 1 unless a score is lower, and a scale
+    to 10 does if the lowest score is 1. The grades of documents for a query are on a scale from 0
+    to the highest grade.
     """
     if -1 <= low < 0 and high <= 1:
         return -1.0, 1.0
@@ -268,7 +268,7 @@ class GoldColumn:
         name = columns.score or columns.label
         if name is None:
             return None
-        sentences = [column for column in (columns.sentence1, columns.sentence2) if column]
+        sentences = [columns.sentence1, columns.sentence2]
 
         def cells() -> Iterator[Any]:
             for batch in table.batches():
@@ -375,8 +375,8 @@ class GoldColumn:
         matches, meaning = matching_labels(labels)
         read_as = meaning
         if not matches:
-            # The user gets an example of what to type. Without a label that says that it is a match, the
-            # first unknown one is the match in it.
+            # The user gets an example of what to type. If no label says that it is a match, the
+            # first unknown one is the match in the example.
             some = labels[:5]
             unknown = [label for label in some if side_of(label) is None]
             likely = list(filter(side_of, some)) or unknown[:1]

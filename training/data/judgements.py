@@ -104,8 +104,8 @@ def judge(
             if at not in unusable:
                 unclear.update(_words(judgements))
 
-    # The rows of each pair. The judgements of all of them count for the first row, to which the others
-    # are joined.
+    # The rows of each pair. The judgements of all of them count for the first row, to which the
+    # others are joined.
     groups = _groups(reading, pairs, missing.union(unusable))
     by_first = {}
     joined = {}

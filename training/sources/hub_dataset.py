@@ -232,6 +232,7 @@ def _builder(
             return load_dataset_builder(located.path, config, **revision), rest
         except ValueError:
             names = get_dataset_config_names(located.path, **revision)
+            # The configuration is right, so that the error is about something else.
             if config is not None or len(names) == 1:
                 raise
             what = f"no configuration {rest[0]!r}" if rest else "several configurations"

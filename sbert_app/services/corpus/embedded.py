@@ -329,7 +329,7 @@ def _complete(
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
                 new = [sentences[row] for row in rows[is_new].tolist()]
-                # The progress in all sentences is reported below, and not the progress in this chunk.
+                # Progress is reported below, in all sentences and not in this chunk.
                 vectors[is_new] = _encode_finite(encoder, new, Watch(should_stop=watch.should_stop))
                 if start:
                     shape = (start, encoder.dimension)

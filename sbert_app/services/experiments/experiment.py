@@ -357,8 +357,8 @@ class Experiments:
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
-        # `RunQueue.resume` queues a run that has been created. The runs of experiments are grouped: a
-        # visitor may have more of them in the queue than of single runs.
+        # `RunQueue.resume` queues a run that has been created. The runs of experiments are grouped:
+        # a visitor may have more of them in the queue than of single runs.
         queue = partial(self.jobs.resume, visitor=visitor, grouped=True)
         return self._create_missing(experiment, queue)
 

@@ -368,6 +368,7 @@ def _layouts(
             n_neighbors=rows.shape[1],
             n_components=settings.dimensions,
             metric="cosine",
+            # None stands for the index, which only transforming further points would need.
             precomputed_knn=(rows, distances, None),
             min_dist=settings.min_dist,
             random_state=settings.seed,

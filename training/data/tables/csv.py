@@ -175,8 +175,8 @@ def open_delimited(
 ) -> DelimitedTable:
     """Opens a text file by its encoding (unless ``encoding`` names it), delimiter, quoting and header.
 
-    ``sheet`` is ignored, as the file has none; see `training.data.tables.table.Opener`. InputError if
-    the file is empty, is not text, or has more columns than a table of sentences can have.
+    ``sheet`` is ignored, as the file has none; see `training.data.tables.table.Opener`. InputError
+    if the file is empty, is not text, or has more columns than a table of sentences can have.
     """
     text = scan(path, encoding)
     head = text.head()

@@ -297,8 +297,8 @@ def _array_values(
             yield _as_row(value, end - at)
             at = end
             continue
-        # A long element is decoded again from its beginning with every piece, so the pieces grow with
-        # it.
+        # A long element is decoded again from its beginning with every piece, so the pieces grow
+        # with it.
         more = file.read(max(PIECE, len(buffer) - at))
         if not more:
             # Objects without brackets end where the file ends.

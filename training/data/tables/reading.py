@@ -568,7 +568,7 @@ class _Reader:
         elif by_cells:
             question = "which column says how alike the two sentences are?"
             self.doubts.append(Doubt(question, tuple(by_cells)))
-        # A user who has named the sentences alone is not asked about columns that are only possible.
+        # A user who has named only the sentences is not asked about merely possible columns.
         elif possible and not sentences_are_named:
             question = "may one of these columns say which pairs belong together?"
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))

@@ -69,8 +69,8 @@ def open_workbook(
 ) -> WorkbookTable:
     """Opens a workbook. ``sheet`` names a sheet; None for the one with the most sentences in a row.
 
-    ``encoding`` is ignored, as a workbook states its own. InputError if the file is not a workbook or
-    is damaged, its sheets are empty, or it lacks the named sheet.
+    ``encoding`` is ignored, as a workbook states its own. InputError if the file is not a workbook
+    or is damaged, its sheets are empty, or it lacks the named sheet.
     """
     _check_archive(path)
     heads = {}
@@ -131,8 +131,8 @@ def _record(cells: list[str | None]) -> Record:
 def _lines(path: Path, *sheet: str) -> Iterator[Any]:
     """Yields the lines that `sheets` prints of a workbook. InputError if it cannot be read.
 
-    With the name of a ``sheet`` they are its rows; without one they are the name, the height and the
-    first rows of each sheet.
+    With the name of a ``sheet`` they are its rows; without one they are the name, the height and
+    the first rows of each sheet.
     """
     command = [sys.executable, "-I", str(SHEETS), str(path.resolve()), *sheet]
     with subprocess.Popen(
