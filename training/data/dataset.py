@@ -175,6 +175,7 @@ class Dataset:
         for column in head:
             if any(f"{part}.".startswith(f"{column}.") for part in reading.used):
                 used.append(column)
+        # The columns have been picked already, by the first rows.
         cells, has_more = hub_dataset.read_columns(rows, lambda _: used)
         data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
         if has_more:
@@ -205,7 +206,7 @@ class Dataset:
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
             raters: the raters that count, of a file with a column of raters or a column for each:
                 "r1,r2"; None for all.
-            sheet: the sheet of a workbook; None for the one with the most rows of sentences.
+            sheet: the sheet of a workbook; None for the one with the most sentences in a row.
         """
         path = Path(path).expanduser()
         with opened_file(path, encoding, sheet) as table:
@@ -456,6 +457,7 @@ def parse_dataset(
         judged = judge(reading, cells, rows, unusable, scale, labels, raters)
     if judged is not None:
         left_out |= judged.left_out
+    # For pairs, `judge` has raised this error.
     elif scale or labels:
         raise InputError(
             f"{name} has no column of scores or labels; leave out ?scale= and ?labels="
@@ -558,7 +560,8 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | None) -> Dataset:
     """The rows of a split by the cells of the column of splits. InputError if there are none."""
-    # ``data.rows`` counts from 1.
+    # The names of splits are compared as those of labels are, in lower case. ``data.rows`` counts
+    # from 1.
     split_of_rows = [label_text(cells[row - 1]) for row in data.rows]
     counts = Counter(split_of_rows)
     if split is None:

@@ -123,8 +123,9 @@ def scale_of(
 ) -> tuple[float, float] | None:
     """The scale of scores from ``low`` to ``high``; None if they are on none of the usual scales.
 
-    Whole numbers from 1 on that go beyond 5 are on a scale that begins at 1. The grades of
-    documents for a query are on a scale from 0 to the highest grade.
+    If all scores are whole, a scale to 6, 7 or 9 begins at 1 unless a score is lower, and a scale
+    to 10 does if the lowest score is 1. The grades of documents for a query are on a scale from 0
+    to the highest grade.
     """
     if -1 <= low < 0 and high <= 1:
         return -1.0, 1.0
@@ -177,6 +178,7 @@ def parse_reading(text: str | None) -> tuple[str | None, str | None]:
     text = (text or "").strip()
     if not text:
         return None, None
+    # The parsers are called for their errors.
     if ":" in text:
         parse_labels(text)
         return None, text
@@ -251,7 +253,7 @@ class GoldColumn:
             return cls(name, scale=ends, missing=missing, read_as=f"scores {_in_words(*ends)}")
         # "-" usually stands for a missing value, so it is not in ``texts``.
         if texts == {"+"}:
-            return cls._with_labels(name, {"+": 1.0, "-": 0.0}, None)
+            return cls._with_labels(name, {"+": 1.0, "-": 0.0}, scale=None)
         return cls._by_evidence(name, role, texts, tuple(map(normalize_name, pair)))
 
     @classmethod
@@ -266,7 +268,7 @@ class GoldColumn:
         name = columns.score or columns.label
         if name is None:
             return None
-        sentences = [column for column in (columns.sentence1, columns.sentence2) if column]
+        sentences = [columns.sentence1, columns.sentence2]
 
         def cells() -> Iterator[Any]:
             for batch in table.batches():
@@ -285,8 +287,8 @@ class GoldColumn:
         """The reading by a normalized name, different cells, and the normalized names of the sentences beside them."""
         first = pair[0] if pair else ""
         has_query = first.startswith(("query", "search")) or first == "question"
-        # Labels beside a query are grades of relevance, and not classes.
         may_be_labels = role in LABELS
+        # Labels beside a query are grades of relevance, and not classes.
         may_be_classes = may_be_labels and not has_query
         codes = _missing_codes(_numbers(texts), may_be_labels)
         missing = (*MISSING, *sorted(codes))
@@ -373,11 +375,12 @@ class GoldColumn:
         matches, meaning = matching_labels(labels)
         read_as = meaning
         if not matches:
-            # Without a label that says so, the example makes the first unknown one the match.
+            # The user gets an example of what to type. If no label says that it is a match, the
+            # first unknown one is the match in the example.
             some = labels[:5]
             unknown = [label for label in some if side_of(label) is None]
-            alike = list(filter(side_of, some)) or unknown[:1]
-            example = ",".join(f"{label}:{int(label in alike)}" for label in some)
+            likely = list(filter(side_of, some)) or unknown[:1]
+            example = ",".join(f"{label}:{int(label in likely)}" for label in some)
             read_as = f"labels ({', '.join(some)}) that do not say which pairs are matches; ?labels={example} says it"
         elif is_nli and texts <= {"0", "1"}:
             # In some data sets with premises and hypotheses, 0 is entailment.

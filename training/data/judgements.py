@@ -104,43 +104,44 @@ def judge(
             if at not in unusable:
                 unclear.update(_words(judgements))
 
-    # The rows of each pair. The judgements of all of them are joined to the first.
+    # The rows of each pair. The judgements of all of them count for the first row, to which the
+    # others are joined.
     groups = _groups(reading, pairs, missing.union(unusable))
+    by_first = {}
     joined = {}
-    further = {}
     for first, *others in groups:
-        joined[first] = valid[first]
+        by_first[first] = valid[first]
         for at in others:
-            joined[first] += valid[at]
+            by_first[first] += valid[at]
         if others:
-            further[first] = others
+            joined[first] = others
     values: dict[int, Any] = {}
     divided: set[int] = set()
     bad: dict[int, str] = {}
     if gold.kind == NUMBER:
-        values, bad = _means(gold, joined)
+        values, bad = _means(gold, by_first)
     else:
-        values, divided = _majorities(gold, joined)
+        values, divided = _majorities(gold, by_first)
     # The most judgements of a pair, which is the number of raters if each has a column.
-    most = max(map(len, joined.values()), default=0)
+    most = max(map(len, by_first.values()), default=0)
     people = most
     if rater := reading.first(RATER):
         people = len({str(cells[rater][at]) for at in chain.from_iterable(groups)})
     notes = []
     if most > 1:
-        agreement = _agreement(gold, joined, most)
+        agreement = _agreement(gold, by_first, most)
         notes.append(f"{len(values):,} pairs by {people:,} raters, {agreement}")
     return Judged(
         gold,
         values,
         left_out={
             _why_missing(gold, unclear): missing,
-            JOINED: set(chain.from_iterable(further.values())),
+            JOINED: set(chain.from_iterable(joined.values())),
             "with a label on which raters are equally divided": divided,
         },
         notes=notes,
         bad=bad,
-        joined=further,
+        joined=joined,
         unclear=[word for word, _ in unclear.most_common()],
     )
 
@@ -208,22 +209,23 @@ def _groups(
     return [[at] for at in chain.from_iterable(groups)]
 
 
-def _means(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, float], dict[int, str]]:
+def _means(gold: GoldColumn, by_first: Judgements) -> tuple[dict[int, float], dict[int, str]]:
     """The mean score of each row, and the errors of judgements that cannot be read, by row."""
-    rows = list(joined)
-    counts = np.array(list(map(len, joined.values())), dtype=np.int64)
+    rows = list(by_first)
+    counts = np.array(list(map(len, by_first.values())), dtype=np.int64)
     places = np.repeat(np.arange(len(rows)), counts)  # (judgements,)
-    numbers, wrong = gold.read(list(chain.from_iterable(joined.values())))  # (judgements,)
+    numbers, wrong = gold.read(list(chain.from_iterable(by_first.values())))  # (judgements,)
+    # The sums of the numbers by row, divided by how many there are.
     means = np.bincount(places, numbers) / counts  # (rows,)
     bad = {rows[places[at]]: why for at, why in wrong.items()}
     return dict(zip(rows, means.tolist(), strict=True)), bad
 
 
-def _majorities(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, str], set[int]]:
+def _majorities(gold: GoldColumn, by_first: Judgements) -> tuple[dict[int, str], set[int]]:
     """The label of each row, and the rows whose labels are equally divided."""
     values = {}
     divided = set()
-    for row, judgements in joined.items():
+    for row, judgements in by_first.items():
         votes = Counter(gold.names[label_text(value)] for value in judgements)
         (label, most), *others = votes.most_common(2)
         if others and others[0][1] == most:
@@ -233,12 +235,12 @@ def _majorities(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, str], s
     return values, divided
 
 
-def _agreement(gold: GoldColumn, joined: Judgements, most: int) -> str:
+def _agreement(gold: GoldColumn, by_first: Judgements, most: int) -> str:
     """Krippendorff's α in words; ``most`` is the largest number of judgements of a row."""
     number_of = {name: number for number, name in enumerate(sorted(set(gold.names.values())))}
     # (most, rows), NaN where a row has fewer judgements
-    ratings = np.full((most, len(joined)), math.nan)
-    for at, judgements in enumerate(joined.values()):
+    ratings = np.full((most, len(by_first)), math.nan)
+    for at, judgements in enumerate(by_first.values()):
         if gold.kind == NUMBER:
             values, _ = gold.read(judgements)
         else:

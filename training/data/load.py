@@ -93,37 +93,38 @@ def check_data_name(name: str) -> str:
 
 def load_one(name: DataName | str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """Loads one named set or one file, without joining; see `load_data`."""
-    file = DataName.parse(name)
-    if file.objective is not None:
+    data_name = DataName.parse(name)
+    if data_name.objective is not None:
         raise InputError(
-            f"{name} states an objective, as only training data does; leave out ={file.objective}"
+            f"{name} states an objective, as only training data does; leave out ={data_name.objective}"
         )
-    for key, value in zip(READ_AS, file.read_as, strict=True):
-        if file.is_set and value:
+    for key, value in zip(READ_AS, data_name.read_as, strict=True):
+        if data_name.is_set and value:
             raise InputError(
-                f"{file.name} is a set and not a file, so its {key} is known; leave out ?{key}="
+                f"{data_name.name} is a set and not a file, so its {key} is known; leave out ?{key}="
             )
-    if file.built_in is not None:
-        return _load_built_in(file, file.built_in, split, home)
-    if file.hub_parts is not None:
-        repo_id, *selectors = file.hub_parts
+    if data_name.built_in is not None:
+        return _load_built_in(data_name, data_name.built_in, split, home)
+    if data_name.hub_parts is not None:
+        repo_id, *selectors = data_name.hub_parts
         return _load_from_hub(repo_id, selectors, split, home)
-    if file.is_retrieval:
+    if data_name.is_retrieval:
         raise InputError(
-            f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs"
+            f"{data_name} holds queries, documents and judgements, which evaluate measures; name data of pairs"
         )
-    if is_saved(file.path):
-        return _load_saved(file, split)
-    if file.path.is_dir():
+    if is_saved(data_name.path):
+        return _load_saved(data_name, split)
+    if data_name.path.is_dir():
         raise InputError(
-            f"{file.path} is a folder; name a file in it, or beir:{file.path} to evaluate retrieval"
+            f"{data_name.path} is a folder; name a file in it, or beir:{data_name.path} to evaluate retrieval"
         )
-    if not file.path.is_file():
+    if not data_name.path.is_file():
         raise InputError(
             f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "
-            f"hf:org/name for any of the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
+            f"hf:org/name for any of the Hub{did_you_mean(data_name.name.partition(':')[0], DATA_SETS)}"
         )
-    return Dataset.from_file(file.path, *file.read_as)
+    # `DataName.read_as` has the order of these parameters.
+    return Dataset.from_file(data_name.path, *data_name.read_as)
 
 
 # ---------------------------------------------------------------- the sets
@@ -150,6 +151,7 @@ def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path
     if not source.repo:
         return _load_stsb(split, home)
     hub_name = source.splits[split].hub_name
+    # Configuration and split are selected, so the split for a name without one does not matter.
     data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
     head, _, _ = name.name.partition(":")
     return replace(data, name=f"{head}:{split}")
@@ -161,6 +163,7 @@ def _load_stsb(split: str, home: str | Path | None) -> Dataset:
         folder = resolve.stsb_folder(home)
     except NotFoundError as not_found:
         try:
+            # "" is the default configuration.
             data = _load_from_hub(STSB_ON_HUB, ("", split), split, home)
         except InputError as error:
             details = (*not_found.details, str(error))
@@ -180,10 +183,14 @@ def _load_from_hub(
     home: str | Path | None,
     labels: Sequence[str] = (),
 ) -> Dataset:
-    """A data set of the Hub; ``labels`` are the names of the numbers 0, 1, … in its column label, if it has numbers."""
+    """A data set of the Hub; ``selectors`` and ``split`` are as in `hub_dataset.read_dataset`.
+
+    ``labels`` are the names of the numbers 0, 1, … in its column label, if it has numbers.
+    """
 
     def used(columns: Sequence[str]) -> Sequence[str]:
         name = HUB + ":".join((repo_id, *selectors))
+        # No cell has been read yet, so the names alone decide.
         reading = TableReading.of(name, dict.fromkeys(columns, ()))
         check_form(reading)
         return reading.used
@@ -204,6 +211,7 @@ def is_saved(folder: Path) -> bool:
 
 def _load_saved(name: DataName, split: str) -> Dataset:
     """A folder of ``save_to_disk``. InputError if it is damaged, or has no such split."""
+    # datasets takes seconds to import.
     import datasets
 
     if any((name.encoding, name.scale, name.labels, name.raters, name.sheet)):
@@ -326,7 +334,8 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
         return _read_nano(name, home)
     source, split = name.judged
     is_file = source.path.is_file()
-    # Only the encoding and the columns of a file can be named, and nothing of a folder.
+    # Only the encoding and the columns of a file can be named, and nothing of a folder. `load_one`
+    # checks the settings of a set.
     unused = source.read_as[2:] if is_file else source.read_as
     if source.exists and any(unused):
         raise InputError(f"{name} holds judgements, which have no such settings; leave them out")
@@ -371,6 +380,7 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
     split = f"Nano{name.name.removeprefix(NANOBEIR)}"
 
     def rows(config: str, *columns: str) -> Iterator[Any]:
+        # The columns are the same in every set, so that nothing has to be picked.
         data = hub_dataset.read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home)
         return zip(*(data.columns[column] for column in columns), strict=True)
 

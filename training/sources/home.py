@@ -33,6 +33,7 @@ def make_home(home: Path) -> None:
             # Other users of the machine get no access. A home that is shared by a group stays
             # shared.
             home.chmod(home.stat().st_mode & ~0o007)
+        # Only a file that is created shows whether the folder can be written to.
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:

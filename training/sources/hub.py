@@ -105,6 +105,7 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
     except errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError("not there") from error
     try:
+        # All files are there already. ``pick`` raises InputError if they do not suffice.
         pick(names_in(snapshot))
     except InputError as error:
         raise FileNotFoundError("incomplete") from error
@@ -296,7 +297,10 @@ def endpoint() -> str:
 
 
 def check_reachable() -> None:
-    """Raises ConnectionError with the reason if no server accepts connections at `endpoint`, now or recently."""
+    """Raises ConnectionError with the reason if no server accepts connections at `endpoint`, now or recently.
+
+    As it is called before every request, it also prepares the client (`_confine_redirects`).
+    """
     until, why = _failures.get(endpoint(), (0.0, ""))
     if time.monotonic() < until:
         raise ConnectionError(why)

@@ -99,11 +99,11 @@ def read_dataset(
         )
     located = _locate(repo_id, home)
     if located is None:
-        builder, split_selector = _cached_builder(repo_id, selectors)
+        builder, rest = _cached_builder(repo_id, selectors)
         source = "Hub cache"
         sizes = {}
     else:
-        builder, split_selector = _builder(located, repo_id, selectors)
+        builder, rest = _builder(located, repo_id, selectors)
         source = located.source
         sizes = located.sizes
     with _explained(repo_id):
@@ -111,7 +111,7 @@ def read_dataset(
         # A builder of the cache knows its splits, but no files.
         files = builder.config.data_files or {}
         splits = list(files or builder.info.splits or ())
-        split = _choose_split(f"{repo_id}:{config}", splits, split_selector, split)
+        split = _choose_split(f"{repo_id}:{config}", splits, rest, split)
         size = 0
         for url in chain.from_iterable(files.values()):
             # The path follows the commit: hf://datasets/org/name@commit/data/train.parquet. Local
@@ -141,7 +141,7 @@ def megabytes_to_fetch(
 ) -> float | None:
     """Returns the megabytes to download for a data set, None if the Hub does not answer. Errors as in `_locate`."""
     with suppress(InputError):
-        # An earlier download is in the cache.
+        # It raises InputError if no earlier download is in the cache.
         _cached_builder(repo_id, selectors)
         return 0.0
     located = _locate(repo_id, home)
@@ -232,6 +232,7 @@ def _builder(
             return load_dataset_builder(located.path, config, **revision), rest
         except ValueError:
             names = get_dataset_config_names(located.path, **revision)
+            # The configuration is right, so that the error is about something else.
             if config is not None or len(names) == 1:
                 raise
             what = f"no configuration {rest[0]!r}" if rest else "several configurations"
@@ -268,7 +269,10 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
 def _choose_split(
     name: str, splits: Sequence[str], requested: Sequence[str], preferred: str
 ) -> str:
-    """Chooses the requested split, by its name or as train, dev or test; else the preferred one; else the first."""
+    """Chooses the requested split, by its name or as train, dev or test; else the preferred one; else the first.
+
+    ``requested`` holds this split, or nothing.
+    """
     if not splits:
         raise InputError(f"data set {name} has no split that can be read")
     wish = next(iter(requested), preferred)
@@ -323,6 +327,7 @@ def _explained(repo_id: str) -> Iterator[None]:
     try:
         yield
     except InputError:
+        # It is a ValueError too, and would be converted below.
         raise
     except (DatasetNotFoundError, errors.GatedRepoError) as error:
         hint = "if it is gated, accept its terms on the Hub and set HF_TOKEN"

@@ -131,6 +131,7 @@ def find_run(run: str, home: str | Path | None = None) -> str:
     name = " ".join(run.split())
     ids = []
     if name:
+        # The folder of a run that is being deleted begins with a dot.
         for file in runs.glob("[!.]*/name.txt"):
             if _text(file) == name:
                 ids.append(file.parent.name)

@@ -225,6 +225,7 @@ def _from_rows(
     notes = table.remarks
     empty = num_rows - len(sentences)
     if len(sentences) >= most:
+        # More rows may have been read than were estimated.
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):

@@ -318,6 +318,7 @@ def _complete(
         with part.open("ab") as file:
             # The last row may be incomplete.
             file.truncate(done * row_bytes)
+            # None keeps the description of the stage.
             watch.report(done, None, total)
             # The position of the first sentence that equals each sentence, int64 (N,).
             first = first_positions(sentences)
@@ -328,6 +329,7 @@ def _complete(
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
                 new = [sentences[row] for row in rows[is_new].tolist()]
+                # Progress is reported below, in all sentences and not in this chunk.
                 vectors[is_new] = _encode_finite(encoder, new, Watch(should_stop=watch.should_stop))
                 if start:
                     shape = (start, encoder.dimension)

@@ -63,6 +63,7 @@ def searched(
         rows = slice(start, min(start + ROWS, len(vectors)))
         cosines, nearest = index.search(np.ascontiguousarray(vectors[rows], dtype=np.float32), k)
         yield rows, cosines, nearest
+        # None keeps the description of the stage.
         watch.report(rows.stop, None, len(vectors))
 
 

@@ -67,6 +67,7 @@ class EmbeddingCache:
             MAX_BYTES,
             lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes,
         )
+        # By the key of the vectors, which only one thread encodes at a time.
         self._locks: dict[str, threading.Lock] = {}
         # The keys of data sets and of the example, whose content stays the same. These corpora may
         # have been evicted.
@@ -127,6 +128,7 @@ class EmbeddingCache:
                 )
                 self._embedded.put(key, embedded)
         else:
+            # If the model has prompts, its prompt for documents is used.
             encoder = self.models.get(model, VectorModel, pooling, "document")
             key = embedding_key(corpus, encoder)
             with watch.holding(self._locks.setdefault(key, threading.Lock())):

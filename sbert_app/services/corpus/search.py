@@ -317,6 +317,7 @@ def nearest_in(
             cosines, rows = other.index.nearest(np.asarray(embedded.vectors[part]), 1)
             nearest[0, part] = cosines[:, 0]
             nearest[1, part] = rows[:, 0]
+            # None keeps the description of the stage.
             watch.report(start, None, len(embedded))
         return nearest
 

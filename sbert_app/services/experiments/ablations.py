@@ -160,6 +160,7 @@ class PrecomputedTable:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
+        # The first run stands for all, as only fields that do not vary are compared.
         usual = ABLATIONS[self.ablation].config(self.runs[0].variant, seed=0)
         changes = {}
         for name in ("batch_size", "learning_rate"):
@@ -383,7 +384,7 @@ def outcome(rows: Sequence[VariantRow]) -> str:
     if len(measured) < 2:
         return ""
     ranking = rank_variants(rows)
-    labels = {row.variant: row.name for row in rows}
+    name_of = {row.variant: row.name for row in rows}
     if not ranking.is_known:
         return "There is one seed, so nothing can be tested."
     changes = []
@@ -400,7 +401,7 @@ def outcome(rows: Sequence[VariantRow]) -> str:
             "nothing follows here."
         )
     # The best variant, and all that cannot be told apart from it.
-    tied = [labels[standing.name] for standing in ranking.standings if standing.tied]
+    tied = [name_of[standing.name] for standing in ranking.standings if standing.tied]
     others = [row for row in measured if row.name not in tied]
     if len(tied) == 1:
         best = next(row for row in measured if row.name == tied[0])

@@ -116,6 +116,7 @@ def train_with(
     def note_event(event: dict[str, Any]) -> None:
         events.append(event)
         if event["kind"] == "train":
+            # None keeps the description of the stage.
             watch.report(event["step"], None, steps)
 
     dev = load_data("stsb:dev", home)

@@ -87,7 +87,7 @@ class ExperimentRecord(BaseModel):
     runs: tuple[PlannedRun, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _has_ablation(self) -> ExperimentRecord:
+    def _check_ablation(self) -> ExperimentRecord:
         """Raises InputError for a sweep of an ablation that does not exist."""
         if self.kind == SWEEP:
             ablation(self.name)
@@ -357,6 +357,8 @@ class Experiments:
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
+        # `RunQueue.resume` queues a run that has been created. The runs of experiments are grouped:
+        # a visitor may have more of them in the queue than of single runs.
         queue = partial(self.jobs.resume, visitor=visitor, grouped=True)
         return self._create_missing(experiment, queue)
 

@@ -265,6 +265,7 @@ class UmapProcess:
             answer = self._answer(watch)
             # Percentages, before the maps.
             while isinstance(answer, float):
+                # None keeps the description of the stage.
                 layout.report(answer, None, 100)
                 answer = self._answer(watch)
         except (EOFError, OSError) as error:
@@ -367,6 +368,7 @@ def _layouts(
             n_neighbors=rows.shape[1],
             n_components=settings.dimensions,
             metric="cosine",
+            # None stands for the index, which only transforming further points would need.
             precomputed_knn=(rows, distances, None),
             min_dist=settings.min_dist,
             random_state=settings.seed,

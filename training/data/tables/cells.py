@@ -27,7 +27,8 @@ _UNSURE = (
     "vielleicht|peut-être|quizás|ignore|skip"
 )
 UNSURE = frozenset(_UNSURE.split("|"))
-# The states of a judgement that does not count, as annotation tools name them.
+# The states of a judgement that does not count, as annotation tools name them; "true" stands in
+# Label Studio's column was_cancelled.
 _REJECTED = (
     "rejected|discarded|cancelled|canceled|draft|skipped|preview|survey preview|true|reject|ignore"
 )

@@ -175,8 +175,8 @@ def open_delimited(
 ) -> DelimitedTable:
     """Opens a text file by its encoding (unless ``encoding`` names it), delimiter, quoting and header.
 
-    InputError if the file is empty, is not text, or has more columns than a table of sentences can
-    have.
+    ``sheet`` is ignored, as the file has none; see `training.data.tables.table.Opener`. InputError
+    if the file is empty, is not text, or has more columns than a table of sentences can have.
     """
     text = scan(path, encoding)
     head = text.head()
@@ -225,8 +225,8 @@ def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None
     """Opens a text file with one sentence per line. Commas, quotes and tabs are part of the sentences.
 
     An empty line is a row without text, so that row i is line i. The file has no header. A file
-    whose lines have a delimiter of several characters is opened as columns. InputError if it is
-    empty or not text.
+    whose lines have a delimiter of several characters is opened as columns. ``sheet`` is ignored.
+    InputError if the file is empty or not text.
     """
     text = scan(path, encoding)
     if _long_delimiter(text.head()):
@@ -296,7 +296,7 @@ def _is_spaced(cell: str) -> bool:
 def _is_never_quoted(text: TextFile) -> bool:
     """Whether quotes in a tab-separated file are plain characters.
 
-    They are if there are lines with unbalanced quotes, and all of these have as many fields as the
+    They are if there are lines with unbalanced quotes, and none of these has fewer fields than the
     first line. If all fields of the first line are in quotes, the file was quoted.
     """
     has_odd_quotes = False

@@ -99,7 +99,10 @@ class JsonTable(TextTable):
 
 
 def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> OpenedTable:
-    """Reads the file once for columns, types and rows. InputError if it holds no object, or an array breaks off."""
+    """Reads the file once for columns, types and rows. InputError if it holds no object, or an array breaks off.
+
+    ``sheet`` is ignored, as the file has none; see `training.data.tables.table.Opener`.
+    """
     text = scan(path, encoding)
     layout = _layout(text)
     kinds: dict[str, set[str]] = {}
@@ -240,6 +243,7 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
         return
     with text.open() as file:
         if layout != "lines":
+            # Objects that follow one another are read as an array that has only to be closed.
             yield from _array_values(file, text.path.name, "" if layout == "array" else "]")
             return
         for line in file:
@@ -293,6 +297,8 @@ def _array_values(
             yield _as_row(value, end - at)
             at = end
             continue
+        # A long element is decoded again from its beginning with every piece, so the pieces grow
+        # with it.
         more = file.read(max(PIECE, len(buffer) - at))
         if not more:
             # Objects without brackets end where the file ends.

@@ -102,7 +102,7 @@ class ListsTable(OpenedTable):
                     parts = [self._parts(name, cell) for name, cell in single.items()]
                     for combination in product(*parts):
                         rows.append(tuple(chain.from_iterable(combination)))
-            # Rows of empty lists become no rows.
+            # There may be no rows, as empty ``parallel`` lists become none.
             if rows:
                 columns = map(list, zip(*rows, strict=True))
                 yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
@@ -133,6 +133,7 @@ class ListsTable(OpenedTable):
         width = len(self.lists[name])
         items = _lines(cell) if self.are_texts else list(map(_text, _items(cell)))
         if width == 1:
+            # A row with an empty list stays a row, without a text.
             return [(item,) for item in items] or [(None,)]
         # The list is a whole row, which is filled or cut.
         return [(*items, *[None] * width)[:width]]
@@ -193,7 +194,8 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
     """
     reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
     names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)
-    # (columns, rows); a cell that is not a list has the size 1.
+    # (columns, rows); a cell that is not a list has the size 1, so that a list of one item is not
+    # told from a text.
     sizes = [[len(_items(cell)) for cell in table.sample[name]] for name in names]
     if len(reading.sentences) != 2 or not sizes[0]:
         return ()

@@ -62,7 +62,11 @@ class ParquetTable(OpenedTable):
 
 
 def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = None) -> ParquetTable:
-    """Reads the footer. InputError if the file is not Parquet, is incomplete, or has no rows."""
+    """Reads the footer, and measures the texts. InputError if the file is not Parquet, is incomplete, or has no rows.
+
+    ``encoding`` and ``sheet`` are ignored, as the file has none; see
+    `training.data.tables.table.Opener`.
+    """
     try:
         file = _open(path)
         schema = _flat(pa.RecordBatch.from_pylist([], file.schema_arrow)).schema

@@ -432,6 +432,7 @@ class _Reader:
     # ------------------------------------------------------------ the sentences
 
     def _find_sentences(self) -> None:
+        """Finds two columns of sentences by their names or by their cells, else a single one. There may be a doubt."""
         if pair := self._pair_by_name() or self._pair_by_endings():
             # With a negative, the pair is the anchor and its positive.
             self._take([*pair, *self._free(NEGATIVES)[:1]])
@@ -467,6 +468,7 @@ class _Reader:
                 # A dotted name has two keys.
                 is_one_column = by_key[first] == by_key[second]
                 if is_weak or is_one_column:
+                    # Letters are the last of the usual pairs.
                     break
                 return by_key[first], by_key[second]
         for key, column in by_key.items():
@@ -496,6 +498,7 @@ class _Reader:
     def _pair_by_cells(self) -> tuple[str, str] | None:
         """The only two columns of a table without usual names, or the only two that read like sentences."""
         columns = tuple(self.rows)
+        # Without cells, all columns are empty.
         kinds = {"empty"} if self.has_only_names else {"sentences", "texts", "few values"}
         are_texts = all(cells.kind in kinds for cells in self.cells.values())
         are_named = any(is_usual_name(column) or _has_other_name(column) for column in columns)
@@ -517,6 +520,7 @@ class _Reader:
         return max(lengths) <= UNLIKE * min(lengths)
 
     def _texts(self) -> list[str]:
+        """The columns whose cells read like sentences."""
         return [column for column, cells in self.cells.items() if cells.kind == "sentences"]
 
     def _main_texts(self) -> list[str]:
@@ -564,6 +568,7 @@ class _Reader:
         elif by_cells:
             question = "which column says how alike the two sentences are?"
             self.doubts.append(Doubt(question, tuple(by_cells)))
+        # A user who has named only the sentences is not asked about merely possible columns.
         elif possible and not sentences_are_named:
             question = "may one of these columns say which pairs belong together?"
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))
@@ -649,6 +654,7 @@ class _Reader:
     # ------------------------------------------------------------ the rest
 
     def _find_splits(self) -> None:
+        """Finds the columns of splits among those without a role."""
         for column, cells in self.cells.items():
             # A constant column may say something else.
             is_certain = len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS

@@ -29,7 +29,8 @@ from training.data.tables.text import ForeignFileError
 from training.data.tables.workbook import UnknownSheetError, open_workbook
 from training.errors import InputError
 
-# A function of a file, its encoding and its sheet.
+# A function of a file, its encoding and its sheet. A format without encodings or sheets ignores
+# them: `open_table` raises the error for the sheet of a file that is not a workbook.
 Opener = Callable[[Path, str | None, str | None], OpenedTable]
 
 

@@ -229,6 +229,7 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
                     # The error for a missing byte order mark has no start.
                     broken_at = position + getattr(error, "start", 0)
             position += len(chunk)
+    # Lines may end with CR alone.
     lines = newlines or returns
     if since_line_end:
         lines += 1

@@ -69,8 +69,8 @@ def open_workbook(
 ) -> WorkbookTable:
     """Opens a workbook. ``sheet`` names a sheet; None for the one with the most sentences in a row.
 
-    InputError if the file is not a workbook or is damaged, its sheets are empty, or it lacks the
-    named sheet.
+    ``encoding`` is ignored, as a workbook states its own. InputError if the file is not a workbook
+    or is damaged, its sheets are empty, or it lacks the named sheet.
     """
     _check_archive(path)
     heads = {}
@@ -129,7 +129,11 @@ def _record(cells: list[str | None]) -> Record:
 
 
 def _lines(path: Path, *sheet: str) -> Iterator[Any]:
-    """Yields the lines that `sheets` prints of a workbook. InputError if it cannot be read."""
+    """Yields the lines that `sheets` prints of a workbook. InputError if it cannot be read.
+
+    With the name of a ``sheet`` they are its rows; without one they are the name, the height and
+    the first rows of each sheet.
+    """
     command = [sys.executable, "-I", str(SHEETS), str(path.resolve()), *sheet]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
@@ -143,7 +147,7 @@ def _lines(path: Path, *sheet: str) -> Iterator[Any]:
                 yield value
             is_complete = process.wait() == 0
         finally:
-            # A reader that needs the first rows alone stops early.
+            # A reader that needs only the first rows stops early.
             process.kill()
     if not is_complete:
         raise InputError(f"{path.name} is damaged, or too large to read: save the sheet as CSV.")
