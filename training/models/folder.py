@@ -454,6 +454,7 @@ class ModelFolder:
             check_pickles(folder)
             settings = read_object(folder / "config.json", {})
             if folder == self.weights and self.config:
+                # Not the files that macOS adds, such as ._model.safetensors.
                 if not any(folder.glob("[!.]*.safetensors")):
                     # Raises an error that says what is missing.
                     read_tensors(folder)
@@ -483,8 +484,7 @@ class ModelFolder:
         while pending:
             folder = pending.pop(0)
             folders.append(folder)
-            # A module of a Router may be a Router too. Only its folder is needed, so its class is left
-            # out.
+            # A module of a Router may be a Router too. Its folder is needed, but not its class.
             for name in _routes(folder):
                 pending.append(_entry(folder, name, "").folder)
         return list(dict.fromkeys([self.weights, *folders]))
@@ -623,7 +623,7 @@ def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
 def _adapter_folder(name: str) -> Path | None:
     """Returns the folder of an adapter, None for any other model."""
     folder = existing_path(name)
-    # The cross-encoders of the package are adapters, and take precedence over a folder of their name.
+    # The package's own cross-encoders are adapters. A folder of the same name is not used.
     if name in CROSS_ENCODERS:
         folder = asset("cross-encoder") / name
     if folder is None or not (folder / "adapter_config.json").is_file():

@@ -442,8 +442,8 @@ class VectorModel(Model, Retriever):
     ) -> np.ndarray:
         """Computes the cosine of each pair, float32 (N,)."""
         check_pairs(pairs)
-        # One call for both sides, so that a sentence of both is encoded once. True scales vectors to
-        # length 1, so their dot product is the cosine.
+        # One call for both sides, so that a sentence of both is encoded once. True scales vectors
+        # to length 1, so that the dot product is the cosine.
         sentences = [first for first, _ in pairs] + [second for _, second in pairs]
         vectors = self.encode(sentences, True, on_progress, should_stop)
         u, v = np.split(vectors, 2)

@@ -230,7 +230,7 @@ def open_library(
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
-    # The sizes of the tables of token vectors. `check_tokens` checks the tables of transformers below.
+    # The sizes of the tables of token vectors. Below, `check_tokens` checks the transformers' own.
     sizes = []
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
