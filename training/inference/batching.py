@@ -250,6 +250,6 @@ def boundaries(packed: PackedBatch) -> Boundaries:
 
 
 def plan_unpadded(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
-    """Yields batches of one row of about ``token_budget`` tokens, with sentences of similar length."""
+    """Yields batches of one row, at most ``token_budget`` tokens or one sentence, of sentences of similar length."""
     for group in plan(lengths, token_budget):
         yield [group.tolist()]

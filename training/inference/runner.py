@@ -113,16 +113,17 @@ class InferenceRunner(ABC, Generic[Text]):
         """
         results = np.empty((len(texts), *shape), dtype=np.float32)
         done = 0
-        for rows, batch in self.map(texts, reduce, should_stop):
-            results[rows] = batch
-            done = min(done + len(rows), len(texts))
+        for indices, batch in self.map(texts, reduce, should_stop):
+            results[indices] = batch
+            # Deterministic batches repeat texts.
+            done = min(done + len(indices), len(texts))
             if on_progress is not None:
                 on_progress(done)
         not_finite = np.flatnonzero(~is_finite(results))
         if len(not_finite):
             alone = [texts[row] for row in not_finite.tolist()]
-            for rows, batch in self.with_batch_size(1).map(alone, reduce, should_stop):
-                results[not_finite[rows]] = batch
+            for indices, batch in self.with_batch_size(1).map(alone, reduce, should_stop):
+                results[not_finite[indices]] = batch
         return results
 
     @property
@@ -135,8 +136,8 @@ class InferenceRunner(ABC, Generic[Text]):
         """Yields batches within the device's token budget, equally many for each CPU core, of nearly equal size."""
         most_tokens = TOKEN_BUDGET[self.device.type]
         if self.deterministic:
-            for texts in batching.plan_alike(lengths, most_tokens, self.batch_size):
-                yield self.rows(texts)
+            for batch in batching.plan_alike(lengths, most_tokens, self.batch_size):
+                yield self.rows(batch)
             return
         total = sum(lengths)
         threads = parallel.num_threads() if self.device.type == "cpu" else 1
@@ -151,8 +152,8 @@ class InferenceRunner(ABC, Generic[Text]):
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         """Yields batches of at most ``token_budget`` tokens: lists of rows with the indices of one or more texts."""
-        for texts in batching.plan(lengths, token_budget):
-            yield self.rows(texts.tolist())
+        for batch in batching.plan(lengths, token_budget):
+            yield self.rows(batch.tolist())
 
     def rows(self, batch: Row) -> list[Row]:
         """Arranges the texts of a batch in rows: here one text in each."""
@@ -213,6 +214,7 @@ class PackedRunner(InferenceRunner[Text]):
         """Passes texts through a `FusedBert` made with int8, to fix the ranges of its inputs."""
         for _ in self.map(texts, lambda hidden, mask: None):
             pass
+        # Only products are in int8. Attention is in the dtype that "auto" chooses.
         cast("FusedBert", self.transformer).to_int8(pick_dtype("auto", self.device))
 
 
@@ -223,8 +225,9 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
-        # Some architectures read the padding, in convolutions or means of segments. They get texts
-        # of one length. Two texts of a token other than the padding show whether it is read.
+        # Some architectures read the padding, in convolutions or means of segments. They get
+        # deterministic batches, which have texts of one length. Two texts of a token other than the
+        # padding show whether it is read.
         token = 0 if self.pad_id else 1
         self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 

@@ -112,7 +112,10 @@ def convert_vectors(
     to_tensor: bool,
     device: torch.device,
 ) -> np.ndarray | torch.Tensor | list[torch.Tensor]:
-    """Converts vectors (N, D) to a precision, as an array, a tensor or a list. InputError for an unknown precision."""
+    """Converts vectors (N, D) to a precision, as an array, a tensor or a list.
+
+    InputError for an unknown precision, or for int8 or uint8 of a single vector.
+    """
     if precision is not None:
         if precision not in PRECISIONS:
             raise InputError(f"precision {precision!r} is unknown; choose {', '.join(PRECISIONS)}")
@@ -122,6 +125,7 @@ def convert_vectors(
         try:
             vectors = quantize_embeddings(vectors, precision)
         except ValueError as error:
+            # int8 and uint8 measure the ranges of the numbers, which takes several vectors.
             raise InputError(str(error)) from error
     # As in sentence-transformers, ``to_tensor`` takes precedence.
     if to_numpy and not to_tensor:

@@ -43,6 +43,7 @@ except Exception:
 def check_chat_templates(folder: Path) -> None:
     """Raises InputError if a chat template below ``folder`` does not end, or fills the memory."""
     for template in sorted(set(_templates(folder))):
+        # -I leaves out the modules of the working directory and of PYTHONPATH.
         command = [sys.executable, "-I", "-c", PROBE]
         try:
             process = subprocess.run(command, input=template.encode(), timeout=SECONDS, check=False)

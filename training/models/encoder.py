@@ -198,7 +198,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        # The largest number that is a limit replaces the tokenizer's, so that the model's own is left.
+        # The largest number that counts as a limit replaces the tokenizer's limit, so that only the
+        # positions of the model remain.
         most = max_input_length(self.tokenizer, self.backbone, NO_LIMIT - 1)
         if not MIN_LENGTH <= tokens <= most:
             raise InputError(
@@ -244,6 +245,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """
         if pooling is None or pooling == self.pooling:
             return self
+        # The pooling does not become part of the name.
         return self._with_format(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:

@@ -45,7 +45,8 @@ def check_pointers(folder: Path) -> None:
 def check_pickles(folder: Path) -> None:
     """Raises InputError if a folder has only pickled weights. A library would read them, and a pickle can run code."""
     is_pickled = any((folder / name).is_file() for name in PICKLES)
-    if is_pickled and not any(folder.glob("*.safetensors")):
+    # Not the files that macOS adds, such as ._model.safetensors.
+    if is_pickled and not any(folder.glob("[!.]*.safetensors")):
         raise InputError(f"{folder} {ONLY_PICKLES}")
 
 

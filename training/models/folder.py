@@ -77,7 +77,7 @@ MIN_LENGTH = 3  # tokens: one between the two special tokens
 
 
 def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any]:
-    """Returns the settings of a Transformer: names and allowed values."""
+    """Returns the settings of a Transformer: names and allowed values, None for any value."""
     # It reads texts, but neither messages nor images.
     modalities = {"text": {"method": "forward", "method_output_name": output}}
     return {
@@ -331,7 +331,10 @@ class ModelFolder:
 
     @classmethod
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
-        """Reads the settings in a folder. InputError if a file is damaged. A missing file has no settings."""
+        """Reads the settings in a folder. A missing file has no settings.
+
+        InputError if a file is damaged, or is a Git LFS pointer.
+        """
         check_pointers(path)
         modules = _read_modules(path / "modules.json")
         first = modules[0].folder if modules else path
@@ -451,6 +454,7 @@ class ModelFolder:
             check_pickles(folder)
             settings = read_object(folder / "config.json", {})
             if folder == self.weights and self.config:
+                # Not the files that macOS adds, such as ._model.safetensors.
                 if not any(folder.glob("[!.]*.safetensors")):
                     # Raises an error that says what is missing.
                     read_tensors(folder)
@@ -474,13 +478,13 @@ class ModelFolder:
         return names
 
     def _module_folders(self) -> list[Path]:
-        """Returns the folders of all modules, including a Router's."""
+        """Returns the folder of the weights, then the folders of all modules, including a Router's."""
         folders = []
         pending = [entry.folder for entry in self.modules]
         while pending:
             folder = pending.pop(0)
             folders.append(folder)
-            # A module of a Router may be a Router too.
+            # A module of a Router may be a Router too. Its folder is needed, but not its class.
             for name in _routes(folder):
                 pending.append(_entry(folder, name, "").folder)
         return list(dict.fromkeys([self.weights, *folders]))
@@ -576,7 +580,8 @@ class ModelFolder:
         """Raises InputError if the length, the prompts or the dimension are damaged."""
         name = self.path.name
         length = self.transformer.get("max_seq_length")
-        if length is not None and not (isinstance(length, int) and length >= MIN_LENGTH):
+        # The types are compared, as bool is a subclass of int.
+        if length is not None and not (type(length) is int and length >= MIN_LENGTH):
             raise InputError(
                 f"{name} is cut at {length!r} tokens; max_seq_length must be {MIN_LENGTH} or more"
             )
@@ -593,7 +598,6 @@ class ModelFolder:
                 f"the model {name} has no prompt named {default!r}, which is its default; fetch it again"
             )
         dimension = self.general.get("truncate_dim")
-        # bool is a subclass of int.
         if dimension is not None and not (type(dimension) is int and dimension >= 1):
             raise InputError(
                 f"the model {name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more"
@@ -619,6 +623,7 @@ def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
 def _adapter_folder(name: str) -> Path | None:
     """Returns the folder of an adapter, None for any other model."""
     folder = existing_path(name)
+    # The package's own cross-encoders are adapters. A folder of the same name is not used.
     if name in CROSS_ENCODERS:
         folder = asset("cross-encoder") / name
     if folder is None or not (folder / "adapter_config.json").is_file():
@@ -654,6 +659,7 @@ def _routes(folder: Path) -> dict[str, Any]:
 
 
 def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:
+    """Returns the module in the folder ``name`` below ``folder``. InputError if it would be outside of it."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(
             f"{folder} has a module in {name[:80]!r}, which is outside of it; fetch the model again"

@@ -242,8 +242,8 @@ class PaddedPairs(InferenceRunner[PairRow]):
         self.scorer = scorer
         self.pad_id = pad_id
         self.device = scorer.transformer.device
-        # Some networks read the padding, such as XLNet, which scores the last token. They get pairs
-        # of one length.
+        # Some networks read the padding, such as XLNet, which scores the last token. They get
+        # deterministic batches, which have pairs of one length.
         dtype = scorer.transformer.dtype
         self.deterministic = len(samples) > 1 and self.reads_padding(samples, dtype)
 

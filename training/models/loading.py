@@ -41,7 +41,7 @@ NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the lengt
 # Never download, and never execute code from a model repository.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # Settings of config.json that change the type of the result or the memory. The code here relies on
-# these values.
+# these values, which are transformers' defaults.
 _FORMS = {"return_dict": True, "chunk_size_feed_forward": 0}
 TOKENIZER = "tokenizer.json"
 # Two texts with upper case, accents, ligatures, Chinese, emoji, rare scripts, numbers and white
@@ -178,8 +178,10 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
                     raise
                 log.warning(_BY_FILE, folder.path.name, f"cannot read: {first_line(error)}")
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(path, **HERE)
+            # Changes the tokenizer in place.
             unpadded(tokenizer.backend_tokenizer)
             tokenizer = as_in_file(tokenizer, path)
+            # Raises an error if the tokenizer cannot be used.
             tokenizer.backend_tokenizer.encode("")
     except InputError:
         raise
@@ -362,12 +364,14 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
             # peft uses deprecated names of transformers.
             warnings.simplefilter("ignore")
             model = PeftModel.from_pretrained(backbone, str(path), local_files_only=True)
+        # By default, peft asks the Hub for the size of the base's vocabulary.
         expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
         if expected != set(tensors):
             name = min(expected ^ set(tensors))
             raise InputError(  # noqa: TRY301
                 f"the adapter {path.name} does not fit its base, because of {name}; train it again"
             )
+        # ``safe_merge`` raises an error for weights that become NaN.
         merged = model.merge_and_unload(safe_merge=True)
     except InputError:
         raise
@@ -386,7 +390,7 @@ def max_input_length(
 
     ``length`` replaces the tokenizer's limit.
     """
-    # Rotary positions have no limit.
+    # Rotary positions have no limit, so a stated length is kept.
     if length and getattr(backbone.config, "rope_parameters", None):
         return length
     limits = []

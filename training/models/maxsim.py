@@ -91,7 +91,7 @@ class LateInteraction(TokenModel, Retriever):
     ) -> Any:
         """Loads a folder or Hub id such as ColBERT, or any encoder, with or without ``maxsim:`` before its name.
 
-        Arguments and errors are as in `CrossEncoder.load`.
+        Arguments and errors are as in `CrossEncoder.load`, but ``folder`` is not used.
         """
         model = open_model(name, dtype=dtype, device=device, home=home)
         if isinstance(model, LateInteraction):
@@ -210,7 +210,10 @@ class MaxSim(LateInteraction):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Loads ``maxsim:<encoder>``. InputError if it cannot be opened, or does not give token vectors."""
+        """Loads ``maxsim:<encoder>``. ``folder`` is not used, as the encoder has its own.
+
+        InputError if it cannot be opened, or does not give token vectors.
+        """
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         name = replace(parsed, maxsim=False)
@@ -222,6 +225,7 @@ class MaxSim(LateInteraction):
 
     def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
         vectors = []
+        # The encoder's own prompt is used in both roles.
         for text in self.encoder.token_vectors(sentences):
             rows = []
             for row, word in enumerate(text.words):

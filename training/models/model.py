@@ -74,6 +74,7 @@ class Model(ABC):
     """A model that scores pairs of texts."""
 
     kind: ClassVar[str] = "model"  # the name of this kind in errors and on pages
+    # The reason in the error of `vectors_only`.
     why_vectors_only: ClassVar[str] = "its tokens and weights are not here"
     input_noun: ClassVar[str] = "sentence"  # one input of the model
     has_dtype: ClassVar[bool] = False  # whether ``dtype`` can be set
@@ -215,7 +216,7 @@ class PairModel(Model):
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
-        """Raises InputError if the name states a setting other than a prompt, which cross-encoders do have."""
+        """Raises InputError if the name states a setting other than a prompt or a dtype, which cross-encoders have."""
         super().check_settings(replace(name, prompt=None, prompt_name=None))
 
     def predict(
@@ -276,7 +277,7 @@ class PairModel(Model):
         results = np.concatenate(scores)
         if not convert_to_tensor:
             return results
-        # It takes seconds, and some models compute without it.
+        # Importing it takes seconds, and some models compute without it.
         import torch
 
         return torch.from_numpy(results)
@@ -441,7 +442,8 @@ class VectorModel(Model, Retriever):
     ) -> np.ndarray:
         """Computes the cosine of each pair, float32 (N,)."""
         check_pairs(pairs)
-        # One call for both sides, so that a sentence of both is encoded once.
+        # One call for both sides, so that a sentence of both is encoded once. True scales vectors
+        # to length 1, so that the dot product is the cosine.
         sentences = [first for first, _ in pairs] + [second for _, second in pairs]
         vectors = self.encode(sentences, True, on_progress, should_stop)
         u, v = np.split(vectors, 2)
@@ -466,14 +468,15 @@ class VectorModel(Model, Retriever):
         on_progress = watch.get("on_progress")
         should_stop = watch.get("should_stop")
 
+        # `encode_stream` does not know the number of documents.
         def progress(done: int, _: int | None) -> None:
             if on_progress is not None:
                 on_progress(done, len(documents))
 
         # The folder says whether vectors are normalised.
         query_vectors = query_model.encode(queries, normalize=None, should_stop=should_stop)
-        best_scores = np.empty((len(queries), 0))  # (Q, up to k)
-        best_rows = np.empty((len(queries), 0), np.int64)  # (Q, up to k)
+        nearest_scores = np.empty((len(queries), 0))  # (Q, up to k)
+        nearest_rows = np.empty((len(queries), 0), np.int64)  # (Q, up to k)
         offset = 0
         chunks_of_vectors = document_model.encode_stream(
             documents,
@@ -485,17 +488,20 @@ class VectorModel(Model, Retriever):
         for chunk in chunks_of_vectors:
             index = SearchIndex(chunk, self.similarity_fn_name)
             scores, rows = index.nearest(query_vectors, min(k, len(chunk)))
-            # Merge with the best of the earlier chunks, and keep k of them.
-            best_scores = np.hstack([best_scores, scores])
-            best_rows = np.hstack([best_rows, rows + offset])
-            order = np.lexsort((best_rows, -best_scores))[:, :k]
-            best_scores = np.take_along_axis(best_scores, order, axis=1)
-            best_rows = np.take_along_axis(best_rows, order, axis=1)
+            # Merge with the nearest of the earlier chunks, and keep k of them.
+            nearest_scores = np.hstack([nearest_scores, scores])
+            nearest_rows = np.hstack([nearest_rows, rows + offset])
+            order = np.lexsort((nearest_rows, -nearest_scores))[:, :k]
+            nearest_scores = np.take_along_axis(nearest_scores, order, axis=1)
+            nearest_rows = np.take_along_axis(nearest_rows, order, axis=1)
             offset += len(chunk)
-        return list(best_rows)
+        return list(nearest_rows)
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields at most about ``most`` numbers of each parameter, with its name. They identify a model."""
+        """Yields fewer than 2 · ``most`` numbers of each parameter, with its name. They identify a model.
+
+        A model whose weights cannot be read yields nothing.
+        """
         yield from ()
 
     def with_pooling(self, pooling: str | None) -> Self:
@@ -532,7 +538,7 @@ class VectorModel(Model, Retriever):
 
 
 def sample_weights(module: Any, most: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields at most about ``most`` numbers of each parameter of a module of PyTorch, with its name."""
+    """Yields fewer than 2 · ``most`` numbers of each parameter of a module of PyTorch, with its name."""
     for name, tensor in sorted(module.state_dict().items()):
         step = max(1, tensor.numel() // most)
         sample = tensor.reshape(-1)[::step]
@@ -550,6 +556,7 @@ def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     return rows[np.lexsort((rows, -scores))[:k]].astype(np.int64)
 
 
+# Within `Opener`, ``type`` is the name of a field.
 ModelClass: TypeAlias = type[Model]
 
 
@@ -747,6 +754,7 @@ def default_encode(
         import torch
 
         # Opening a model draws random numbers, but must not change the ones that a run draws next.
+        # They are drawn on the CPU, so no other device is named.
         with torch.random.fork_rng(devices=[]):
             model = required(open_model(DEFAULT_MODEL, device=device, home=home), VectorModel)
         return model.encode(sentences, should_stop=should_stop)

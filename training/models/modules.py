@@ -132,6 +132,7 @@ class LayerNorm(SentenceModule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> LayerNorm:
+        # A number below 1 has been refused by `check_module_sizes`.
         if not isinstance(config.get("dimension"), int):
             raise InputError(f"{folder / 'config.json'} states no dimension; fetch the model again")
         return cls(config["dimension"])

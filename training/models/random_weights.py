@@ -111,6 +111,7 @@ def random_backbone(
         intermediate_size=4 * dimension,
         max_position_embeddings=positions,
     )
+    # The seed must not change the caller's random numbers. The weights are drawn on the CPU.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return BertForMaskedLM(config) if predicts else BertModel(config)
@@ -186,12 +187,14 @@ def random_word_parts(
         from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
     texts = list(dict.fromkeys(sentences))
+    # As in `random_backbone`.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         words = _choose_words(name, texts, home)
         dimension = words.vectors.shape[1]
         # Row 0 is the padding.
         vectors = torch.cat([torch.zeros(1, dimension), words.vectors])
+        # By default, the library leaves out English stop words.
         tokenizer = WhitespaceTokenizer(
             [PADDING_TOKEN, *words.forms], stop_words=[], do_lower_case=True
         )

@@ -50,6 +50,7 @@ def load_retriever(name: str, load: Callable[[str], Model] | None = None) -> Ret
     load = load or open_model
     first_name, rerank, reranker_name = name.strip().partition(RERANK)
     model_name = first_name.removesuffix(FUSED)
+    # BM25 has no files to open.
     retriever: Retriever = Bm25() if model_name == BM25 else as_retriever(load(model_name))
     if first_name.endswith(FUSED):
         retriever = Hybrid([retriever, Bm25()])
@@ -119,6 +120,7 @@ class Reranked(Retriever):
         self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
     ) -> Ranking:
         ranking = self.first.search(queries, documents, max(k, self.depth), **watch)
+        # The progress starts from 0 again.
         for query in steps(range(len(queries)), **watch):
             head, rest = np.split(ranking[query], [self.depth])
             candidates = [documents[row] for row in head]

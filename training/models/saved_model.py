@@ -38,6 +38,7 @@ class SavedModel(VectorModel):
                 f"{folder} holds no SavedModel: there is no saved_model.pb; unpack the model of TF Hub"
             )
         try:
+            # mypy does not find TensorFlow, an extra that is rarely installed.
             tensorflow = import_module("tensorflow")
             program = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
             program.ParseFromString((folder / "saved_model.pb").read_bytes())

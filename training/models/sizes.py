@@ -57,6 +57,7 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
             raise InputError(
                 f"{folder} has weights in {str(name)[:80]!r}, which is outside of it; fetch the model again"
             )
+        # transformers reads the file with all weights first, and the index only without it.
         if not (folder / name).is_file() and not (folder / WEIGHTS).is_file():
             raise InputError(f"{folder} lacks {name}, a part of its weights; fetch the model again")
     if (folder / "adapter_config.json").is_file():
@@ -79,8 +80,8 @@ def check_backbone(folder: Path, backbone: Any) -> None:
 
     base_model = getattr(backbone, "base_model", None)
     embeddings = getattr(base_model, "embeddings", None)
-    # RoBERTa and similar models count positions from the padding token. A plain table, as in Mamba,
-    # has no positions.
+    # RoBERTa and similar models count positions from the padding token, and BERT's embeddings have
+    # no ``padding_idx``. A plain table, as in Mamba, has no positions.
     is_table = isinstance(embeddings, torch.nn.Embedding)
     if getattr(embeddings, "padding_idx", 0) is None and not is_table:
         raise InputError(
@@ -96,6 +97,7 @@ def check_module_sizes(folder: Path) -> None:
         sizes |= dict(_sizes(file, read_object(file, {}), MODULE_SIZES))
     if not sizes:
         return
+    # Not the files that macOS adds, such as ._model.safetensors.
     if not any(folder.glob("[!.]*.safetensors")):
         # Raises an error that says what is missing.
         read_tensors(folder)
@@ -110,6 +112,7 @@ def check_module_sizes(folder: Path) -> None:
 def read_shapes(folder: Path) -> dict[str, list[int]]:
     """Reads the shapes of all weights in a folder, by name, from the headers only. InputError if one is damaged."""
     shapes: dict[str, list[int]] = {}
+    # Not the files that macOS adds, such as ._model.safetensors.
     for file in sorted(folder.glob("[!.]*.safetensors")):
         try:
             with safe_open(file, "np") as weights:
@@ -161,6 +164,7 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
     config_class = None
     if model_type in CONFIG_MAPPING:
         config_class = CONFIG_MAPPING[model_type]
+    # Encoders such as BERT have a class for causal language models too.
     is_decoder = config_class in MODEL_FOR_CAUSAL_LM_MAPPING
     if is_decoder and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
         raise InputError(

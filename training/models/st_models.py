@@ -175,6 +175,7 @@ class STModel(Model):
 
     def for_role(self, role: str) -> Self:
         model = copy.copy(self.with_prompt(**role_prompt(role, self.prompts, self.default_prompt)))
+        # The caller follows the advice to use prompts.
         model.prompt_advice = ""
         # A router has different modules for queries and documents.
         model.role = role
@@ -229,7 +230,7 @@ def open_library(
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
-    # The sizes of the tables of token vectors.
+    # The sizes of the tables of token vectors. Below, `check_tokens` checks the transformers' own.
     sizes = []
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
@@ -247,6 +248,7 @@ def open_library(
         if backbone is not None and getattr(tokenizer, "is_fast", False):
             file_tokenizer = as_in_file(tokenizer, folder.first)
             if file_tokenizer is not tokenizer:
+                # The library's property ``tokenizer`` reads it.
                 module.processor = file_tokenizer
             check_tokens(folder.path, file_tokenizer, backbone)
     return model
@@ -389,6 +391,7 @@ class STCrossEncoder(STModel, PairModel):
         return without_vectors(encoding)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
+        # The prompt is counted once, before the first text.
         firsts, _ = self._tokenizer.ids([first for first, _ in sentences])
         seconds, _ = self._tokenizer.with_prompt("").ids([second for _, second in sentences])
         lengths = [len(first) + len(second) for first, second in zip(firsts, seconds, strict=True)]
@@ -441,7 +444,7 @@ class SparseEncoder(STModel, SparseModel):
         names = self.model.tokenizer.convert_ids_to_tokens(range(self.vocabulary_size))
         # Without names for all columns, the columns are numbered.
         if len(names) != self.dimension:
-            names = [str(row) for row in range(self.dimension)]
+            names = [str(column) for column in range(self.dimension)]
         self.vocabulary = names
 
     def weigh(
@@ -464,7 +467,9 @@ class SparseEncoder(STModel, SparseModel):
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
             output = self._compute(listed[start : start + BATCH], save_to_cpu=True)
             weights = output.float().coalesce()
-            blocks.append(csr_matrix((weights.values(), weights.indices().numpy()), weights.shape))
+            blocks.append(
+                csr_matrix((weights.values().numpy(), weights.indices().numpy()), weights.shape)
+            )
         return vstack(blocks, format="csr")
 
     def terms(self, a: str, b: str) -> list[Term]:
@@ -472,11 +477,12 @@ class SparseEncoder(STModel, SparseModel):
         weights = self.encode_sparse([a, b]).toarray()
         [ids_a, ids_b], _ = self._tokenizer.ids([a, b])
         terms = []
-        for row in np.flatnonzero(weights.any(axis=0)).tolist():
-            first, second = weights[:, row].tolist()
-            share = float(weights[0, row] * weights[1, row])
-            token = self.vocabulary[row]
-            terms.append(Term(token, first, second, share, row in ids_a, row in ids_b))
+        # A column of the weights is the id of a token.
+        for column in np.flatnonzero(weights.any(axis=0)).tolist():
+            first, second = weights[:, column].tolist()
+            share = float(weights[0, column] * weights[1, column])
+            token = self.vocabulary[column]
+            terms.append(Term(token, first, second, share, column in ids_a, column in ids_b))
         return sorted(terms, key=lambda term: (-term.share, -term.first - term.second))
 
 

@@ -257,7 +257,8 @@ def rust_copy(
 ) -> Tokenizer:
     """Copies a tokenizer, without padding. ``direction`` is the side that is cut, right or left.
 
-    If it ``lowercases`` texts, it keeps the case of special tokens, and its offsets stay valid.
+    Without a ``max_length``, the copy truncates as the tokenizer does. If it ``lowercases`` texts,
+    it keeps the case of special tokens, and its offsets stay valid.
     """
     check_growth(tokenizer)
     rust = copy.deepcopy(tokenizer)
@@ -301,6 +302,7 @@ def are_unknown(
     # Nearly all texts begin with a word that the model knows, and many with the same one. Only the
     # others are tokenized whole.
     first_words = ["".join(text.split(maxsplit=1)[:1]) for text in prepared]
+    # The first word of an empty text is "".
     unknown_words = find_unknown(set(first_words)) - {""}
     candidates = set()
     for text, word in zip(prepared, first_words, strict=True):
