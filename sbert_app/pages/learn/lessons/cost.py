@@ -71,6 +71,7 @@ def measure(context: Context, moment: float) -> Rates:
     watch = context.watch.stage(f"Measuring both models {ROUNDS} times")
     with Timed() as timed:
         vectors = encoder.encode(sentences)
+        # Three parts: this pass, the product with the timed encoding, and the cross-encoder.
         watch.report(1, None, 3)
         # The vectors, repeated. The time of the product grows with the square of their number.
         block = np.resize(vectors, (2_000, vectors.shape[1]))

@@ -83,6 +83,7 @@ def measure(context: Context, own: str) -> Prompts:
         watch.report(len(encoded), None, len(prompts))
         encoded[prompt] = _vectors(context, prompt)
     timings = [timing for *_, timing in encoded.values()]
+    # The time of day is that of the last encoding.
     timed = Timed(sum(timing.seconds for timing in timings), max(timing.at for timing in timings))
     keys = sentence_keys((sample.first, sample.second))
     plain_first, plain_second, _ = encoded[""]
