@@ -92,7 +92,7 @@ def measure(context: Context, train_pairs: int) -> Heads:
     with Timed() as timed:
         for name in CONCATENATIONS:
             watch.check()
-            watch.report(len(rows), None, len(CONCATENATIONS))
+            watch.on_progress(len(rows), len(CONCATENATIONS))
             rows.append(_head(name, train, test))
     chance = float(test.labels.bincount().max() / len(test.labels))
     return Heads(rows, chance, len(train.labels), train.seconds + test.seconds, timed.seconds, data)
@@ -190,6 +190,7 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     for row in result.rows:
         name = row.concatenation
         ours = f"{shipped[name]:.2f}" if name in shipped else ""
+        # Table 6 has a figure for each of the seven.
         rows.append(
             (
                 row.label,

@@ -78,7 +78,7 @@ def measure(context: Context, documents: int) -> Limit:
     with Timed() as timed, threadpool_limits(1):
         for dimension in DIMENSIONS:
             watch.check()
-            watch.report(len(free), None, len(DIMENSIONS))
+            watch.on_progress(len(free), len(DIMENSIONS))
             scores = optimise(pairs, dimension, context.setup.seed)
             free[dimension] = solved(scores, pairs)
     texts, queries = sentences(documents)
