@@ -102,9 +102,9 @@ def make_figure(
         corpus.sentences,
         colouring,
         lines,
-        result.key,
-        result.rows,
-        names,
+        key=result.key,
+        rows=result.rows,
+        names=names,
         # Topics whose names are on the map need no legend.
         has_legend=controls.colour != TOPIC or not topics,
     )

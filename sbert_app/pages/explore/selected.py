@@ -141,7 +141,7 @@ class SelectedPanel:
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int]) -> Update:
         """Returns the update that shows the selected rows, or the error that prevents it."""
         if open_corpus is None:
-            return self._empty("")
+            return self._empty(key="")
         try:
             embedded = open_corpus.embed(self.services.embeddings)
             subset = describe_subset(embedded, rows)
