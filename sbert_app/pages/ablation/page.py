@@ -156,7 +156,7 @@ def build(services: Services) -> None:
 
 
 def _form(name: gr.Radio, figure_base: gr.Textbox) -> list[Any]:
-    """Builds the fields of a new sweep, in the order of `_sweep`. They hold the settings of the figure."""
+    """Builds the fields of a new sweep, which `_fill` sets. Returns the components for the arguments of `_sweep`."""
     with gr.Row():
         base = open_dropdown(
             "Base", BASES, HINT, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base"
@@ -272,6 +272,7 @@ def _sweep(
     """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
+    # A new dictionary, without base and steps, which the form sets.
     changes: dict[str, Any] = table.changes if table else {}
     if steps:
         changes["max_steps"] = steps
@@ -430,6 +431,7 @@ def plan_of(
         notes.insert(0, f"Differs from the figure: {', '.join(differences)}.")
     elif differences is not None:
         notes.insert(0, REPEATS_FIGURE)
+    # Before the first run of this kind, there is neither a time nor its source.
     if rate is None:
         return estimate_plan(facts, None, "", notes)
     return estimate_plan(facts, estimate.seconds(rate), rate.source, notes)

@@ -391,7 +391,8 @@ class _MapTab:
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
-            # The key has neither the gold scores of pairs nor the settings of the clusters.
+            # The key has neither the gold scores of pairs, nor the settings of the clusters, nor the
+            # vector of the query.
             has_pairs = result.embedded[0].corpus.gold is not None
             depends_on_more = has_pairs or controls.colour in (CLUSTER, QUERY)
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:

@@ -77,7 +77,8 @@ def make_figure(
             are written.
     """
     layers = [topic_labels(regions) for regions in topics]
-    # Names that explain the colours take the place of the coarse topics.
+    # Names that explain the colours take the place of the coarse topics. Values of a column are the
+    # names of fine regions.
     if layers and isinstance(colouring, Labels):
         has_titles = controls.colour in (CLUSTER, TOPIC)
         layers[0] = colouring if has_titles else named_by(colouring, topics[1])
@@ -101,9 +102,9 @@ def make_figure(
         corpus.sentences,
         colouring,
         lines,
-        result.key,
-        result.rows,
-        names,
+        key=result.key,
+        rows=result.rows,
+        names=names,
         # Topics whose names are on the map need no legend.
         has_legend=controls.colour != TOPIC or not topics,
     )

@@ -336,6 +336,7 @@ class _ExplorePage:
                 stage += f" (of at most {limit:,})"
             is_loaded = self.services.models.has(model)
             watch.report(0, stage if is_loaded else f"Loading {model.name}")
+            # `embed` would load the model as well, but within the stage of encoding.
             self.services.models.get(model, VectorModel, role="document")
             watch = watch.stage(stage)
         embedded = embeddings.embed(key, model, watch=watch)

@@ -77,7 +77,7 @@ class _PairsTab:
                 elem_id="repeats-threshold",
             )
         ids = ("repeats-go", "repeats-stop", "repeats-status")
-        self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "")
+        self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids)
         with self.duplicates.buttons:
             self.download_kept = gr.DownloadButton(
                 "Download without duplicates", visible=False, elem_id="repeats-csv"
@@ -142,6 +142,8 @@ class _PairsTab:
         self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
         options = [self.open_corpus, self.against, self.duplicate_threshold]
         self.duplicates.wire(self.find_duplicates, options, no_duplicates)
+        # The cosines of two corpora that were compared are in the cache, so a new threshold is
+        # applied at once. Other questions wait for the button.
         apply_threshold = self.duplicates.handler(
             lambda watch, _compared, *values: self.find_duplicates(watch, *values),
             no_duplicates,

@@ -95,10 +95,10 @@ class SelectedPanel:
             self.lists,
         ]
 
-    def wire(self, plot: Any) -> None:
-        """Connects the components. The select event of ``plot`` has the rows of a lasso or a box."""
+    def wire(self, map_events: Any) -> None:
+        """Connects the components. The select event of ``map_events`` has the rows of a lasso or a box."""
         run_js(self.drag.change, SET_DRAG, self.drag)
-        plot.select(
+        map_events.select(
             self.pick_drawn,
             [self.open_corpus, self.selection],
             self.outputs,
@@ -141,7 +141,7 @@ class SelectedPanel:
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int]) -> Update:
         """Returns the update that shows the selected rows, or the error that prevents it."""
         if open_corpus is None:
-            return self._empty("")
+            return self._empty(key="")
         try:
             embedded = open_corpus.embed(self.services.embeddings)
             subset = describe_subset(embedded, rows)

@@ -192,6 +192,7 @@ class _LearnPage:
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             numbers = class_link.numbers
+            # If the open lesson is not in the class, both buttons lead to the first one of the class.
             place = 0
             if current in numbers:
                 place = numbers.index(current) + step
@@ -334,7 +335,7 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
-    """The updates that show one lesson and highlight its button among those of the class."""
+    """The updates of ``navigation`` in `wire`: one lesson is shown, and its button highlighted among the class's."""
     all_numbers = range(1, len(lessons()) + 1)
     numbers = class_link.numbers
     chips = []

@@ -129,7 +129,7 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
         for start in range(0, len(sentences), CHUNK):
             watch.check()
             tokens += encoder.token_vectors(sentences[start : start + CHUNK])
-            watch.report(len(tokens), None, len(sentences))
+            watch.on_progress(len(tokens), len(sentences))
         hidden = [torch.from_numpy(vectors_of.hidden)[None] for vectors_of in tokens]
         for name in PAPER_POOLINGS:
             vectors = torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy()

@@ -127,6 +127,7 @@ def build(services: Services) -> Fields:
             initial, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"
         ),
         "pooling": component(initial, "pooling", visible=objective.trains_vectors()),
+        # The choices include the newest runs, so they are read again whenever the page is opened.
         "base": fresh(component(initial, "base", elem_id="train-base"), base_choices),
     }
     fields |= _data(services, initial, "train_data", "train", TRAIN_DATA)
@@ -136,6 +137,7 @@ def build(services: Services) -> Fields:
     fields["batch_size"].info = f"{objective.rows.noun} per step"
     with _fold("evaluation") as fields["evaluation"]:
         fields |= _data(services, initial, "eval_data", "dev", DEV_DATA)
+        # The first field is the data set above.
         fields |= _row(initial, EVALUATION[1:], min_width=110)
     # Mining before the run, with a preview, for objectives that learn from negatives.
     with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as group:
@@ -204,9 +206,11 @@ def component(initial: RunConfig, name: str, **options: Any) -> Any:
         kind = {bool: gr.Checkbox, int: gr.Number, float: gr.Number}.get(setting.type, gr.Textbox)
     if choices:
         options["choices"] = choices
+    # If the config allows any value, the choices are only suggestions.
     if kind is gr.Dropdown:
         options["allow_custom_value"] = not setting.choices
     info = setting.sentence()
+    # The form takes several seeds, one for each run.
     if name == "seed":
         info += "; several: 0-4"
     can_be_empty = setting.default in (None, "") and not choices
@@ -318,7 +322,8 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if settings["pooling"] == "base":
         settings["pooling"] = None
-    # A field that is hidden for this objective may still have a value for an earlier one.
+    # A field that is hidden for this objective may still have a value for an earlier one. An unknown
+    # objective is an error of RunConfig below.
     if objective := OBJECTIVES.get(settings["objective"]):
         if not objective.trains_vectors():
             settings["pooling"] = None
@@ -327,6 +332,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
         can_mine = objective.can_mine_negatives
         settings["mine_negatives"] = can_mine and bool(settings["mine_negatives"])
     for name, setting in SETTINGS.items():
+        # Only numbers have a range.
         if not setting.range:
             continue
         value = settings[name]
@@ -463,7 +469,7 @@ class DataUpload:
         return {**panel, self.data: self._selection(name, original)}
 
     def take(self, token: str) -> Update:
-        """Stores and selects a file that another page has sent. Raises InputError if it is deleted or does not fit."""
+        """Stores and selects a file that another page has sent. InputError if it is deleted, or no space is left."""
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         self.services.check_kept_room(Path(file.path))
@@ -472,7 +478,7 @@ class DataUpload:
         return {**update, self.original: copy}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
-        """Selects other columns of the upload."""
+        """Selects other columns of the upload. ``columns``: the arguments of `chosen_name` from ``sheet`` on."""
         with gradio_errors():
             name = chosen_name(self.services, original or "", encoding, *columns)
         return {self.data: self._selection(name, original or "")}
@@ -493,8 +499,10 @@ class DataUpload:
         """
         panel = self.panel
         for picker in (panel.encoding, panel.sheet):
-            reading = [self.original, panel.encoding, panel.sheet]
-            estimate_on(on_choice(picker, self.read_as, reading, self.outputs, queue=False).then)
+            read_inputs = [self.original, panel.encoding, panel.sheet]
+            estimate_on(
+                on_choice(picker, self.read_as, read_inputs, self.outputs, queue=False).then
+            )
         inputs = [*inputs, self.original, *panel.inputs]
         outputs = [self.data, *outputs]
         for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
@@ -552,6 +560,7 @@ def connect_uploads(
     def with_objective(update: Update) -> Update:
         """Adds the objective that fits the file."""
         try:
+            # The update of the picker selects the name of the upload.
             kind = load_data(update[train.data]["value"]).kind
         except UserFacingError as error:
             return {**update, planned: error_message(error)}

@@ -174,6 +174,8 @@ class RunPanel:
             show_progress_on=self.pushed,
             api_visibility="private",
         )
+        # The script below presses the button Download as soon as it shows a size. The one of the last
+        # export is hidden first, so that it is not pressed.
         emptied = self.export.click(hidden, None, self.download, **event_options(queue=False))
         exported = emptied.then(
             self._export,
@@ -186,6 +188,7 @@ class RunPanel:
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
+        # The events of the list, such as ``open_run``, come from assets/train.js.
         opened = self.runs.open_run(
             _open_run,
             None,
@@ -227,6 +230,7 @@ class RunPanel:
     ) -> dict[Any, Output]:
         """Returns the current state of every component. ``pattern`` is the filter of the list."""
         is_filtered = bool((pattern or "").strip())
+        # The filter searches all runs; without it, the list has the newest ones.
         runs = self.store.list() if is_filtered else self.store.recent([selected, *overlaid], PAGE)
         run = select_run(runs, selected, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
@@ -234,7 +238,10 @@ class RunPanel:
         with_curves = [run, *others] if run else others
         with_curves = with_curves[:MOST_CURVES]
         curves = curves_of(with_curves)
-        colours = {other.id: curve.colour for other, curve in zip(with_curves, curves, strict=True)}
+        colours = {
+            with_curve.id: curve.colour
+            for with_curve, curve in zip(with_curves, curves, strict=True)
+        }
         # The figures are drawn again when a curve has new events.
         version = []
         for curve in curves:
@@ -265,6 +272,7 @@ class RunPanel:
 
     def _visibility(self, run: Run | None, runs: Sequence[Run]) -> dict[Any, bool]:
         """Returns for each button and fold whether it is visible for the open run."""
+        # For the type checker, the terms that read ``run`` repeat that it is not None.
         is_open = run is not None
         state = run.state if run else None
         is_idle = is_open and state not in AT_WORK
@@ -393,7 +401,7 @@ def select_run(runs: Sequence[Run], selected: str, groups: Container[str] = ()) 
 
 
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
-    """Renders the open run with its place in the queue, or the page before the first run."""
+    """Renders the open run with its place in the queue; before the first run, the shipped ablation of poolings."""
     if run is None:
         return no_runs(precomputed("pooling"))
     ahead = 0

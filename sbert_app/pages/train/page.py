@@ -81,6 +81,7 @@ def build(services: Services) -> None:
             run_js(to_settings.click, SHOW_SETTINGS)
             with gr.Column(elem_id="settings"):
                 fields = form.build(services)
+                # Start is disabled while a file is uploaded.
                 for upload in ("train_upload", "dev_upload"):
                     fields[upload].panel.hold([start])
         with gr.Column(scale=7, min_width=330, elem_id="live"):
@@ -90,6 +91,7 @@ def build(services: Services) -> None:
     queue = partial(_start, services, list(form.config_fields(fields)))
     started = start_form.start_on(start, queue, panel.selected)
     run_js(refresh_on(started.success).then, live.REMEMBER_RUN)
+    # A run that has started or ended may have shown the speed of this machine.
     start_form.estimate_on(panel.running.change)
     run_js(started.success, "() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
@@ -103,13 +105,17 @@ def _connect_form(
     planned: gr.HTML,
     download: gr.Button,
 ) -> StartForm:
-    """Wires the form: presets fill it, the objective shows the fields it needs, an upload selects the objective."""
+    """Wires the form: presets fill it, the objective shows the fields it needs, an upload selects the objective.
+
+    Returns the `StartForm`, to which the caller adds the button Start.
+    """
     config_fields = form.config_fields(fields)
     names = list(config_fields)
     inputs = list(config_fields.values())
     preset, preset_state, lesson = preset_components
     outputs = [preset, preset_state, lesson, *inputs]
     unchanged = [gr.skip()] * len(outputs)
+    # Not empty once a person has chosen a preset; see `note_action`.
     questions = gr.State({})
 
     def describe(run: RunEstimate, *values: Any) -> Update:
@@ -304,6 +310,7 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
             should_stop=stage.should_stop,
             on_progress=stage.on_progress,
         )
+        # The last note of the data is about the mining.
         return {tab.status: negatives(mined.data.notes[-1], mined.examples(PREVIEWED))}
 
     tab.wire(preview, [fields[name] for name in names], {})

@@ -132,7 +132,7 @@ def run_list(
         colours: the colours of the runs whose curves are drawn, by id.
         folded: the groups of runs that share one row, by the ids of the runs. The open run has a
             row of its own.
-        hidden: the number of runs that the filter leaves out.
+        hidden: the number of further runs, which the filter leaves out or which are older.
     """
     rows: list[dict[str, Any]] = []
     folded_groups: set[str] = set()
@@ -194,6 +194,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Ma
         facts.append(f"{estimate.steps:,} steps of {estimate.config.batch_size}")
     if seeds > 1:
         facts.append(f"{seeds} seeds")
+    # Before the first run of this kind, there is neither a time nor its source.
     if rate is None:
         return estimate_plan(facts, None, "", estimate.notes)
     seconds = rate.seconds(estimate)
@@ -295,10 +296,10 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     # The share of first sentences whose nearest sentence is their partner, before and after
     # training, if it is measured.
     evaluations = [event for event in (progress.baseline, progress.best) if event]
-    partners = [event for event in evaluations if event.get("accuracy@1") is not None]
-    if partners:
-        shares = " → ".join(f"{event['accuracy@1']:.0%}" for event in partners)
-        tiles.append((shares, "finds the partner", f"of {partners[0]['queries']:,} dev pairs"))
+    with_accuracy = [event for event in evaluations if event.get("accuracy@1") is not None]
+    if with_accuracy:
+        shares = " → ".join(f"{event['accuracy@1']:.0%}" for event in with_accuracy)
+        tiles.append((shares, "finds the partner", f"of {with_accuracy[0]['queries']:,} dev pairs"))
     if best is not None and progress.best is not None:
         label = f"best {metric.label}"
         # `progress.best` leaves out the base, which may have a higher figure.
@@ -438,7 +439,7 @@ def command_of(config: RunConfig) -> str:
         if value == defaults[name]:
             continue
         words.append(SETTINGS[name].option)
-        # A switch has no value. All switches are off by default.
+        # A switch has no value. All switches are off by default. RunConfig reads "none" as None.
         if value is not True:
             words.append(_text(value) or "none")
     return shlex.join(words)

@@ -48,7 +48,7 @@ class LessonVectors(NamedTuple):
     dimension: int
     unrelated: np.ndarray  # cosines of sentences from different pairs
     similar: np.ndarray  # cosines of pairs with a gold score of 4 or more
-    vectors: EncodedSample
+    sample: EncodedSample
 
     @property
     def collapsed(self) -> bool:
@@ -73,13 +73,14 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
     cosines = cosine(u, v)
     return LessonVectors(
         rho=100 * spearman(cosines, sample.pairs.gold),
+        # The mean; the second value is the standard deviation.
         random_cosine=random_cosines(u)[0],
         uniformity=uniformity(u),
         effective_rank=effective_rank(u),
         dimension=u.shape[1],
         unrelated=pair_cosines(u),
         similar=cosines[sample.pairs.gold >= SIMILAR_FROM],
-        vectors=sample,
+        sample=sample,
     )
 
 
@@ -92,7 +93,7 @@ def pull_together(vectors: np.ndarray, pull: float) -> np.ndarray:
 
 def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]) -> Markup:
     """The diagnostics that detect a collapse beside ρ, which does not; ``runs``: (name, reason) of flagged runs."""
-    sample = result.vectors
+    sample = result.sample
     figures = (
         (f"{result.rho:.1f}", "Spearman ρ ×100", "sees only the order"),
         (f"{result.random_cosine:.3f}", "random cosine", "healthy: near 0"),

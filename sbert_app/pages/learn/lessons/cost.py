@@ -71,12 +71,13 @@ def measure(context: Context, moment: float) -> Rates:
     watch = context.watch.stage(f"Measuring both models {ROUNDS} times")
     with Timed() as timed:
         vectors = encoder.encode(sentences)
-        watch.report(1, None, 3)
+        # Three parts: this pass, the product with the timed encoding, and the cross-encoder.
+        watch.on_progress(1, 3)
         # The vectors, repeated. The time of the product grows with the square of their number.
         block = np.resize(vectors, (2_000, vectors.shape[1]))
         product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
         encoding = _median_seconds(lambda: encoder.encode(sentences))
-        watch.report(2, None, 3)
+        watch.on_progress(2, 3)
         crossing = _median_seconds(lambda: cross_encoder.predict(pairs))
     return Rates(len(sentences) / encoding, len(pairs) / crossing, product, sample.data, timed)
 

@@ -67,7 +67,8 @@ def measure(context: Context, source: str) -> RhoBySize:
     width = both.shape[1]
     gold = sample.pairs.gold
     rows = []
-    # A small model may have the same number for two fractions.
+    # With one dimension, every cosine would be 1 or -1. A small model may have the same number for
+    # two fractions.
     for count in dict.fromkeys(max(2, round(width * fraction)) for fraction in FRACTIONS):
         first = rho([side[:, :count] for side in sides], gold)
         pca = rho([side[:, :count] for side in rotated], gold)

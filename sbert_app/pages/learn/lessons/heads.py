@@ -92,7 +92,7 @@ def measure(context: Context, train_pairs: int) -> Heads:
     with Timed() as timed:
         for name in CONCATENATIONS:
             watch.check()
-            watch.report(len(rows), None, len(CONCATENATIONS))
+            watch.on_progress(len(rows), len(CONCATENATIONS))
             rows.append(_head(name, train, test))
     chance = float(test.labels.bincount().max() / len(test.labels))
     return Heads(rows, chance, len(train.labels), train.seconds + test.seconds, timed.seconds, data)
@@ -109,6 +109,7 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
     mean = x.mean(dim=0)
     x = x - mean
     x_test = x_test - mean
+    # Three labels, the terciles.
     weight = torch.zeros(x.shape[1], 3, requires_grad=True)
     bias = torch.zeros(3, requires_grad=True)
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -133,6 +134,7 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
 # For the test pairs, and for each number of training pairs that the reader chooses.
 @lru_cache(maxsize=8)
 def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
+    """The vectors of pairs, and the labels that the objective classification makes of their gold scores."""
     import torch
 
     dataset = training_data(data, "classification", home=context.runs.home)
@@ -188,6 +190,7 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     for row in result.rows:
         name = row.concatenation
         ours = f"{shipped[name]:.2f}" if name in shipped else ""
+        # Table 6 has a figure for each of the seven.
         rows.append(
             (
                 row.label,

@@ -123,7 +123,7 @@ def layer_vectors(
                 of_layers = torch.stack([POOLINGS[name](state, mask) for state in states])
                 vectors[:, rows] = of_layers.cpu().numpy()
         done += len(rows)
-        watch.report(done, None, len(ids))
+        watch.on_progress(done, len(ids))
     return pooled
 
 

@@ -92,6 +92,7 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
             )
             width = 3 if run is here else 1.8
             add_scatter(figure, steps, values, colour, hover, line_width=width, row=row, col=1)
+    # The first run has no defects.
     figure.add_hline(
         lines[0][0].guess,
         line_dash="dot",

@@ -78,7 +78,7 @@ def measure(context: Context, documents: int) -> Limit:
     with Timed() as timed, threadpool_limits(1):
         for dimension in DIMENSIONS:
             watch.check()
-            watch.report(len(free), None, len(DIMENSIONS))
+            watch.on_progress(len(free), len(DIMENSIONS))
             scores = optimise(pairs, dimension, context.setup.seed)
             free[dimension] = solved(scores, pairs)
     texts, queries = sentences(documents)
@@ -194,12 +194,13 @@ def describe(result: Limit) -> Markup:
         sentences = [
             f"With none of these dimensions descent solves all {queries} pairs of {n} documents."
         ]
-    (one_vector, share), _tf_idf, (tokens, tokens_share) = result.text.items()
+    # In the order of `_text_scores`.
+    (one_vector, vector_share), _tf_idf, (tokens, tokens_share) = result.text.items()
     sentences.append(
-        f"As text, {one_vector} of {result.width} dimensions answers {100 * share:.0f}% of the questions; {tokens} "
-        f"answers {100 * tokens_share:.0f}%, from the same output of the same model."
+        f"As text, {one_vector} of {result.width} dimensions answers {100 * vector_share:.0f}% of the questions; "
+        f"{tokens} answers {100 * tokens_share:.0f}%, from the same output of the same model."
     )
-    if enough and enough < result.width and share < 1:
+    if enough and enough < result.width and vector_share < 1:
         sentences.append(
             "So the one vector of this model has room enough. Its training has not used it for this."
         )

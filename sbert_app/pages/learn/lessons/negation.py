@@ -120,7 +120,7 @@ def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
 def _score_pairs(
     context: Context, pairs: list[tuple[str, str]], kind: str
 ) -> dict[str, np.ndarray]:
-    """Pairs -> their similarity by each scorer, (N,) each."""
+    """The similarities of the pairs by each scorer, (N,) each. The set ``kind`` gives TF-IDF its weights."""
     first, second = zip(*pairs, strict=True)
     # The second half has the second sentences; `numpy.split` makes two sides of the vectors.
     sentences = [*first, *second]

@@ -80,9 +80,10 @@ def measure(context: Context, own: str) -> Prompts:
     watch = context.watch.stage(f"Encoding {sample.label} under {len(prompts)} prompts")
     for prompt in prompts:
         watch.check()
-        watch.report(len(encoded), None, len(prompts))
+        watch.on_progress(len(encoded), len(prompts))
         encoded[prompt] = _vectors(context, prompt)
     timings = [timing for *_, timing in encoded.values()]
+    # The time of day is that of the last encoding.
     timed = Timed(sum(timing.seconds for timing in timings), max(timing.at for timing in timings))
     keys = sentence_keys((sample.first, sample.second))
     plain_first, plain_second, _ = encoded[""]

@@ -92,7 +92,7 @@ def measure(context: Context, start: str) -> Trainings:
     with samples.Timed() as timed:
         for temperature in TEMPERATURES:
             watch.check()
-            watch.report(len(after), None, len(TEMPERATURES))
+            watch.on_progress(len(after), len(TEMPERATURES))
             layer = _train(anchors, positives, temperature, setup.seed)
             after.append(_cosines(temperature, first @ layer, second @ layer, sample.pairs.gold))
     return Trainings(before, after, len(anchors), sample.pairs, timed)

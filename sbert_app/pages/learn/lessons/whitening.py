@@ -95,6 +95,7 @@ def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
     """Measures the vectors of the pairs, (N, D) each."""
+    # The second value of `random_cosines` is the standard deviation.
     return Spread(rho((u, v), gold), random_cosines(u)[0], effective_rank(u), u.shape[1])
 
 
@@ -136,6 +137,7 @@ def describe(result: Whitened) -> Markup:
     sample = result.sample
     rows = []
     for name, spread in (("before", before), ("whitened", after)):
+        # The option ``z`` writes a rounded -0.00 as 0.00.
         rows.append(
             (
                 name,

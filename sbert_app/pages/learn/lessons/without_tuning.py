@@ -27,7 +27,7 @@ from training.models.lexical import TfIdf
 
 class Representation(NamedTuple):
     label: str
-    how: str  # it is computed
+    how: str  # how the vectors are computed
     rho: float  # Spearman ×100 between cosine and gold score
 
 
