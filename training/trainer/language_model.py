@@ -209,7 +209,8 @@ class MaskedReplica(Replica):
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
-        # For the hook `_keep_masked`, which the module calls in this thread.
+        # For the hook `_keep_masked`, which the module calls in this thread. It leaves one row, of M
+        # tokens.
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]
@@ -253,6 +254,7 @@ class LanguageModelEvaluator:
             batch = replica.collate([ids[row] for row in rows], generator)
             # Another thread runs this, and the mode is set for each thread.
             with torch.no_grad():
+                # The vectors of a `MaskedReplica` are logits, (M, V).
                 logits = replica.forward(batch).vectors
                 targets = masked_targets([batch])
                 loss = float(objective([logits], targets))

@@ -111,7 +111,7 @@ class Replica:
         return MicroBatch(self.embeddings.rows(tokens), mask, generator)
 
     def sync_weights(self, pieces: int) -> list[Callable[[], None]]:
-        """Returns about ``pieces`` tasks that together copy the master weights into the replica."""
+        """Returns ``pieces`` tasks that together copy the master weights into the replica; none if it shares them."""
         if self.shares_memory:
             return []
         # Each task gets large and small weights, so that the tasks take equally long.
@@ -153,7 +153,7 @@ class Replica:
     def reduce_gradients(
         self, outputs: Sequence[ForwardOutput], pieces: int, add: bool = False
     ) -> list[Callable[[], list[Tensor]]]:
-        """Returns about ``pieces`` tasks that together set the master weights' ``grad`` to the sum over micro-batches.
+        """Returns ``pieces`` tasks that together set the master weights' ``grad`` to the sum over micro-batches.
 
         With ``add`` the sum is added to the gradient. Each task returns gradient norms, computed
         right after the sum, while the gradient is in the cache.
