@@ -73,6 +73,7 @@ def evaluate_task(
         )
     name = task.metadata.name
     _load_data(task, name, home)
+    # Every call measures anew, and mteb stores nothing.
     results = mteb.evaluate(
         _adapter(model, **watch),
         [task],

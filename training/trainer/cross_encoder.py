@@ -160,6 +160,7 @@ class TrainableCrossEncoder:
         target = check_replaceable(folder)
         model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
+            # The function that sentence-transformers applies to the logit.
             model.config.sentence_transformers = {"activation_fn": SIGMOID}
         self.tokenizer.model_max_length = self.tokenize.max_length
         with replace_folder(target) as fresh:

@@ -177,7 +177,7 @@ class PairReplica(Replica):
         self.has_token_types = has_token_types
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
-        batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
+        batch = pad_pairs(cast("Sequence[PairRow]", ids), pad_id=0, device=self.device)
         types = batch.token_types if self.has_token_types else None
         return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, types)
 
@@ -192,7 +192,7 @@ class JointReplica(Replica):
     """A `JointPairModel` in training mode, without its head. The vector of a pair is the means of both sentences."""
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
-        batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
+        batch = pad_pairs(cast("Sequence[PairRow]", ids), pad_id=0, device=self.device)
         return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, split=batch.split)
 
     def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
@@ -366,6 +366,7 @@ def has_dropout(backbone: nn.Module) -> bool:
 
 def replace_dropout(backbone: nn.Module) -> None:
     """Replaces every dropout of a transformer in place, in adapters and attention too, by the functions above."""
+    # Two threads cannot import transformers at once.
     with importing:
         from transformers import AttentionInterface, PreTrainedModel
         from transformers.masking_utils import AttentionMaskInterface, eager_mask

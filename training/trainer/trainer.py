@@ -208,7 +208,7 @@ class Trainer:
         return self.progress.step - best["step"] >= patience * self.eval_every
 
     def _any_process(self, flag: bool) -> bool:
-        """Tells whether the flag is true in any of the processes."""
+        """Tells every process whether the flag is true in any of them, so that all end at the same step."""
         if self.accelerator.num_processes == 1:
             return flag
         shared = torch.tensor(float(flag), device=self.accelerator.device)
@@ -353,6 +353,7 @@ class Trainer:
             # With several processes the others would wait for one that has stopped here.
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
+            # Only the first evaluation returns them, for the checkpoint.
             progress.cosines = measured.pop("cosines", progress.cosines)
             measured |= self.extras.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
@@ -417,6 +418,7 @@ class Trainer:
         model = open_model(str(self.folder / "model"), None, self.config.dtype, device, self.home)
         with suppress(StoppedError):
             measured = evaluate(model, name, self.home, should_stop=self.should_stop)
+            # The first similarity is the cosine, or the only score of the model.
             rho = next(iter(measured["spearman"].values()))
             if math.isfinite(rho):
                 self.progress.test = {"step": best["step"], "data": name, "spearman": rho}

@@ -133,6 +133,7 @@ class TrainingModel(nn.Module):
         # The folder of word vectors may say that they are not trained.
         trains_embeddings = not rank and table.weight.requires_grad
         self.embeddings = CompactEmbedding(table, used).requires_grad_(trains_embeddings)
+        # `self.embeddings` are trained in its place.
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank)
         if isinstance(encoder, TrainableCrossEncoder) and encoder.is_joint:
@@ -169,7 +170,9 @@ class TrainingModel(nn.Module):
         if isinstance(self.replica, MaskedReplica):
             targets = masked_targets(micro_batches)
             sizes = [0 if batch.targets is None else len(batch.targets) for batch in micro_batches]
-            return TrainingBatch(micro_batches, sizes, None, 1, targets, part)
+            return TrainingBatch(
+                micro_batches, sizes, order=None, columns=1, target=targets, part=part
+            )
         device = self.encoder.device
         order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(device)
         sizes = [len(rows) for rows in groups]
@@ -405,6 +408,7 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         layers = backbone.transformer.encoder.named_modules(prefix="transformer.encoder")
         settings.target_modules = {name for name, module in layers if isinstance(module, nn.Linear)}
         adapted = get_peft_model(cast("Any", backbone), settings)
+        # peft trains only the adapters, but the head is new.
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
