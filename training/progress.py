@@ -183,6 +183,7 @@ class ThroughputMeter:
         return self._evaluations[-1]
 
     def end_checkpoint(self) -> None:
+        # The next lap begins here, so no step contains the checkpoint.
         self._lap()
         self._last_checkpoint = time.perf_counter()
 

@@ -164,7 +164,7 @@ def decide(
     choices = []
     for criterion in parsed:
         if criterion.kind == FIXED:
-            choices.append(_choice(criterion, pairs.choose(criterion), None, pairs))
+            choices.append(_choice(criterion, pairs.choose(criterion), inside=None, outside=pairs))
         elif criterion.kind == BEST_F1:
             choices.append(_choice(criterion, inside.choose(criterion), inside, outside))
         else:

@@ -147,6 +147,7 @@ class TrainableCrossEncoder:
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
+        # The probes show whether the scorer reads padding.
         runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id, self.tokenize(PROBES))
         # With the identity as its activation, `predict` returns the logits.
         parts = PairParts(

@@ -186,6 +186,7 @@ class Trainer:
         while True:
             step = self.progress.step
             is_last = step == self.total_steps
+            # A run may be resumed after the evaluation of its step.
             is_evaluated = step == self.progress.evaluated
             if not is_evaluated and (step % self.eval_every == 0 or is_last):
                 self._evaluate()
