@@ -326,7 +326,7 @@ class RunConfig(BaseModel):
         if isinstance(data, str):
             data_names = names_of(data)
             objectives = [name.objective for name in data_names]
-            # If every set names an objective, the run needs none.
+            # If every set names an objective, the run needs none. The field has the first of them.
             if all(objectives):
                 values["objective"] = objectives[0]
             # A tenth of the first set is held out, if it is the user's own data.

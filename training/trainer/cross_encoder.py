@@ -96,9 +96,11 @@ class TrainableCrossEncoder:
                 f"{config.base} states a pooling, dimensions or a prompt, which a cross-encoder has not; leave them out"
             )
         if name.is_scratch:
-            encoder = Encoder.load(name, None, config.dtype, device, home, config.seed)
+            encoder = Encoder.load(
+                name, dtype=config.dtype, device=device, home=home, seed=config.seed
+            )
         else:
-            opened = open_model(name, None, config.dtype, device, home)
+            opened = open_model(name, dtype=config.dtype, device=device, home=home)
             if isinstance(opened, CrossEncoder):
                 return cls._from_cross_encoder(opened, config)
             # A reranker that sentence-transformers opens.

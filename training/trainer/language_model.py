@@ -94,7 +94,9 @@ class TrainableLanguageModel:
         """
         base = config.base
         name = ModelName.parse(base)
-        encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
+        encoder = Encoder.load(
+            name.weights, dtype=config.dtype, device=device, home=home, seed=config.seed
+        )
         # The name has settings besides the weights.
         if name != name.weights:
             raise InputError(

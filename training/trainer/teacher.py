@@ -90,7 +90,9 @@ class Teacher:
         self.dimension = student.dimension
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
-            self.model = open_model(self.name, None, config.dtype, str(student.device), home)
+            self.model = open_model(
+                self.name, dtype=config.dtype, device=str(student.device), home=home
+            )
         if not isinstance(self.model, VectorModel | PairModel):
             raise InputError(
                 f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"

@@ -416,7 +416,9 @@ class Trainer:
         if name is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)
-        model = open_model(str(self.folder / "model"), None, self.config.dtype, device, self.home)
+        model = open_model(
+            str(self.folder / "model"), dtype=self.config.dtype, device=device, home=self.home
+        )
         with suppress(StoppedError):
             measured = evaluate(model, name, self.home, should_stop=self.should_stop)
             # The first similarity is the cosine, or the only score of the model.
