@@ -206,6 +206,7 @@ def bootstrap_interval(
     """
     value = CORRELATIONS[statistic](x, y)
     if np.isnan(value) or len(x) < 4:
+        # In place of a method, the reason.
         return Interval(np.nan, np.nan, why_undefined(x, y) or "too few pairs")
     # All pairs are on one line, and so are the pairs of every resample.
     if abs(value) > 1 - 1e-12:
