@@ -164,7 +164,8 @@ def decide(
     choices = []
     for criterion in parsed:
         if criterion.kind == FIXED:
-            choices.append(_choice(criterion, pairs.choose(criterion), inside=None, outside=pairs))
+            # It is given, so it was not chosen on any pairs.
+            choices.append(_choice(criterion, pairs.choose(criterion), None, pairs))
         elif criterion.kind == BEST_F1:
             choices.append(_choice(criterion, inside.choose(criterion), inside, outside))
         else:

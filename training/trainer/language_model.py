@@ -211,8 +211,7 @@ class MaskedReplica(Replica):
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
-        # For the hook `_keep_masked`, which the module calls in this thread. It leaves one row, of M
-        # tokens.
+        # For the hook `_keep_masked`, which the module calls in this thread. It leaves one row.
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]

@@ -177,7 +177,8 @@ class PairReplica(Replica):
         self.has_token_types = has_token_types
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
-        batch = pad_pairs(cast("Sequence[PairRow]", ids), pad_id=0, device=self.device)
+        # The mask hides the padding, as in `Replica.collate`.
+        batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
         types = batch.token_types if self.has_token_types else None
         return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, types)
 
@@ -192,7 +193,8 @@ class JointReplica(Replica):
     """A `JointPairModel` in training mode, without its head. The vector of a pair is the means of both sentences."""
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
-        batch = pad_pairs(cast("Sequence[PairRow]", ids), pad_id=0, device=self.device)
+        # The mask hides the padding, as in `Replica.collate`.
+        batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
         return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, split=batch.split)
 
     def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:

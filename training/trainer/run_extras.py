@@ -275,7 +275,7 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
         started = time.time()
         previous = read_object(file, "remove it to record the run anew") or {}
         created = previous.get("created", started)
-        _write(file, status, created, started, ended=None)
+        _write(file, status, created, started)
         try:
             yield status
         except BaseException as error:
@@ -287,7 +287,7 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
 
 
 def _write(
-    file: Path, status: RunStatus, created: float, started: float, ended: float | None
+    file: Path, status: RunStatus, created: float, started: float, ended: float | None = None
 ) -> None:
     values = {
         "state": status.state,

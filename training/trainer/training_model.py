@@ -170,9 +170,8 @@ class TrainingModel(nn.Module):
         if isinstance(self.replica, MaskedReplica):
             targets = masked_targets(micro_batches)
             sizes = [0 if batch.targets is None else len(batch.targets) for batch in micro_batches]
-            return TrainingBatch(
-                micro_batches, sizes, order=None, columns=1, target=targets, part=part
-            )
+            # One column, in the order of the micro-batches.
+            return TrainingBatch(micro_batches, sizes, None, 1, targets, part)
         device = self.encoder.device
         order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(device)
         sizes = [len(rows) for rows in groups]
