@@ -163,7 +163,8 @@ class ModelName:
         if name.startswith(ENDPOINT):
             # Raises InputError for a wrong address.
             _read_endpoint(name)
-        # The question mark may be a part of a folder's name.
+        # The question mark may be a part of a folder's name. The name without a pooling was checked
+        # above.
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))

@@ -131,6 +131,7 @@ def watch(
 
     before = folder_size(folder) / 1e6
     done = 0.0
+    # As a daemon it does not keep the process from ending.
     thread = threading.Thread(target=target, name=f"download {what}", daemon=True)
     thread.start()
     while thread.is_alive():
@@ -183,6 +184,7 @@ class ThroughputMeter:
         return self._evaluations[-1]
 
     def end_checkpoint(self) -> None:
+        # The next lap begins here, so no step contains the checkpoint.
         self._lap()
         self._last_checkpoint = time.perf_counter()
 

@@ -82,6 +82,7 @@ def _from_int8(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
 
 
 def _from_bits(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
+    # The ranges tell the dimension, as the last byte may have more bits.
     return 2 * np.unpackbits(codes, axis=-1, count=calibration.shape[1]).astype(np.float32) - 1
 
 

@@ -101,7 +101,7 @@ class WordAttribution:
         first = heat_map(
             ["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}"
         )
-        return first + heat_map(["second"], self.words_b, self.added_b[None], "")
+        return first + heat_map(["second"], self.words_b, self.added_b[None], caption="")
 
 
 def attribute(encoder: Model, a: str, b: str) -> Attribution | WordAttribution:
@@ -192,6 +192,7 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
             spaces = len(text) - len(text.lstrip())
             place = max(0, start + spaces - prompt_length)
             length = len(stripped)
+        # A word of spaces alone is shown as its token.
         words.append(
             Word(
                 stripped or vectors.tokens[first],

@@ -173,7 +173,7 @@ def correlation(
     value = CORRELATIONS[statistic](x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
     replicates = bootstrap_replicates(x, y, statistic, resamples)
-    return Statistic(value, replicates, influence, keys, (-1.0, 1.0))
+    return Statistic(value, replicates, influence, keys, limits=(-1.0, 1.0))
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
@@ -206,6 +206,7 @@ def bootstrap_interval(
     """
     value = CORRELATIONS[statistic](x, y)
     if np.isnan(value) or len(x) < 4:
+        # In place of a method, the reason.
         return Interval(np.nan, np.nan, why_undefined(x, y) or "too few pairs")
     # All pairs are on one line, and so are the pairs of every resample.
     if abs(value) > 1 - 1e-12:
@@ -394,7 +395,7 @@ class Difference(NamedTuple):
     @classmethod
     def of(cls, a: Statistic, b: Statistic) -> Difference | None:
         """Subtracts two statistics of the same rows; None if one is undefined."""
-        estimate = (a - b).estimate(100)
+        estimate = (a - b).estimate(scale=100)
         return None if np.isnan(estimate.low) else cls(*estimate)
 
     @property

@@ -296,7 +296,7 @@ class MatchScores:
             with np.errstate(invalid="ignore", divide="ignore"):
                 replicates = (counts @ top) / (counts @ bottom)
             estimates.append(Statistic(value, replicates, influence, self.keys, SHARE).estimate())
-            # Resamples of a share of 0 or 1 cannot differ.
+            # Resamples of a share of 0 or 1 cannot differ. F1 is not a share of the pairs.
             if value in (0, 1) and not is_f1:
                 n = (bottom @ rows).sum() / self.effect
                 low, high, _ = wilson_interval(value * n, n)

@@ -45,6 +45,7 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
         return float("nan")
     a = x - x.mean()
     b = y - y.mean()
+    # A value that is not finite makes the result NaN.
     with np.errstate(invalid="ignore"):
         return float((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()))
 
@@ -92,6 +93,7 @@ class PrecisionRecall(NamedTuple):
     @property
     def f1(self) -> np.ndarray:
         """The harmonic mean of precision and recall, (T,)."""
+        # The last threshold has all pairs that belong together above it.
         return 2 * self.hits / (self.predicted + self.hits[-1])
 
     @property

@@ -63,6 +63,8 @@ def evaluate_task(
     Raises:
         InputError: the model does not give vectors, or the data cannot be fetched.
     """
+    # `find_task` raises the error for a missing package. A plain import would let the type checker
+    # read the package too.
     mteb = import_module("mteb")
     started = time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
@@ -71,6 +73,7 @@ def evaluate_task(
         )
     name = task.metadata.name
     _load_data(task, name, home)
+    # Every call measures anew, and mteb stores nothing.
     results = mteb.evaluate(
         _adapter(model, **watch),
         [task],
@@ -136,6 +139,7 @@ def _adapter(
     should_stop: ShouldStop | None = None,
 ) -> Any:
     base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
+    # mteb takes names of the form organization/model only.
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
     done = 0
 
@@ -152,8 +156,8 @@ def _adapter(
             sentences = list(chain.from_iterable(batch["text"] for batch in inputs))
             # None for tasks without queries and documents.
             role = getattr(prompt_type, "value", prompt_type)
-            model = encoder if role is None else encoder.for_role(str(role))
-            vectors = model.encode(sentences, None, should_stop=should_stop)
+            reader = encoder if role is None else encoder.for_role(str(role))
+            vectors = reader.encode(sentences, normalize=None, should_stop=should_stop)
             done += len(sentences)
             if on_progress is not None:
                 on_progress(done, None)

@@ -80,7 +80,7 @@ class RetrievalResult:
         for column, (figure, values) in enumerate(self.values.items()):
             mean = float(values.mean())
             influence = (values - mean) / n
-            statistics[figure] = Statistic(mean, means[:, column], influence, None, SHARE)
+            statistics[figure] = Statistic(mean, means[:, column], influence, limits=SHARE)
         return statistics
 
     def estimate(self, figure: str) -> Estimate:

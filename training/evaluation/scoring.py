@@ -70,7 +70,7 @@ def sentence_vectors(
     """
     if isinstance(model, SparseModel):
         return model.encode_sparse(sentences, **watch)
-    return model.encode(sentences, None, **watch)
+    return model.encode(sentences, normalize=None, **watch)
 
 
 def row_scores(
@@ -301,6 +301,7 @@ def evaluate(
         total = len(data)
         # The same pairs match as for the objective "contrastive", which an error names.
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
+        # The transform has noted the pairs that it leaves out.
         if len(data) < total:
             notes.append(data.notes[-1])
     pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)

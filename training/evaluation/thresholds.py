@@ -164,6 +164,7 @@ def decide(
     choices = []
     for criterion in parsed:
         if criterion.kind == FIXED:
+            # It is given, so it was not chosen on any pairs.
             choices.append(_choice(criterion, pairs.choose(criterion), None, pairs))
         elif criterion.kind == BEST_F1:
             choices.append(_choice(criterion, inside.choose(criterion), inside, outside))
@@ -172,7 +173,7 @@ def decide(
             if choice.exists:
                 choices.append(choice)
                 continue
-            choices.append(_missing(choice, pairs, criterion.value))
+            choices.append(_with_more_pairs(choice, pairs, criterion.value))
             untested = inside.choose_untested(criterion.value)
             if not np.isnan(untested.value):
                 choice = _choice(criterion, untested, inside, outside)
@@ -216,7 +217,7 @@ def _choice(
     )
 
 
-def _missing(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
+def _with_more_pairs(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
     """Adds to a choice without threshold how far the pairs are from one with this precision."""
     is_reached = not np.isnan(pairs.choose_untested(precision).value)
     return replace(choice, more_pairs=pairs.more_pairs(precision), is_reached=is_reached)
@@ -254,7 +255,7 @@ def carry_threshold(
     before = MatchScores(was_scores, matches, keys)
     count = int((before.scores >= was_threshold).sum())
     if not count:
-        return CarriedThreshold(0.0, NO_ESTIMATE, np.nan, np.nan)
+        return CarriedThreshold(0.0, NO_ESTIMATE, same_share=np.nan, same_precision=np.nan)
     precision, _, _ = before.measure(Estimate(was_threshold, was_threshold, was_threshold))
     nearest = int(np.abs(pairs.curve.predicted - count).argmin())
     same_precision = pairs.choose_untested(precision.value).value
@@ -318,5 +319,5 @@ def choose_threshold(
     threshold = pairs.choose(criterion)
     if np.isnan(threshold.value):
         choice = Choice(str(criterion), threshold, chosen_on=len(pairs.scores))
-        raise InputError(f"{criterion}: {_missing(choice, pairs, precision).why_none}")
+        raise InputError(f"{criterion}: {_with_more_pairs(choice, pairs, precision).why_none}")
     return threshold.value

@@ -326,9 +326,10 @@ class RunConfig(BaseModel):
         if isinstance(data, str):
             data_names = names_of(data)
             objectives = [name.objective for name in data_names]
-            # If every set names an objective, the run needs none.
+            # If every set names an objective, the run needs none. The field has the first of them.
             if all(objectives):
                 values["objective"] = objectives[0]
+            # A tenth of the first set is held out, if it is the user's own data.
             if "eval_data" not in values and (is_own(data) or data_names[0].exists):
                 values["eval_data"] = HELD_OUT
         base = values.get("base", DEFAULT_MODEL)

@@ -96,9 +96,11 @@ class TrainableCrossEncoder:
                 f"{config.base} states a pooling, dimensions or a prompt, which a cross-encoder has not; leave them out"
             )
         if name.is_scratch:
-            encoder = Encoder.load(name, None, config.dtype, device, home, config.seed)
+            encoder = Encoder.load(
+                name, dtype=config.dtype, device=device, home=home, seed=config.seed
+            )
         else:
-            opened = open_model(name, None, config.dtype, device, home)
+            opened = open_model(name, dtype=config.dtype, device=device, home=home)
             if isinstance(opened, CrossEncoder):
                 return cls._from_cross_encoder(opened, config)
             # A reranker that sentence-transformers opens.
@@ -147,6 +149,7 @@ class TrainableCrossEncoder:
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
+        # The probes show whether the scorer reads padding.
         runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id, self.tokenize(PROBES))
         # With the identity as its activation, `predict` returns the logits.
         parts = PairParts(
@@ -160,6 +163,7 @@ class TrainableCrossEncoder:
         target = check_replaceable(folder)
         model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
+            # The function that sentence-transformers applies to the logit.
             model.config.sentence_transformers = {"activation_fn": SIGMOID}
         self.tokenizer.model_max_length = self.tokenize.max_length
         with replace_folder(target) as fresh:

@@ -95,6 +95,7 @@ class Evaluator:
         for role, row_of_text in self._rows.items():
             reader = encoder.for_role(role) if role else encoder
             texts = list(row_of_text)
+            # As in training, the loss scales the vectors itself if it compares normalised ones.
             vectors[role] = reader.encode(texts, normalize=False, should_stop=should_stop)
         if self.retrieval is not None:
             result = evaluate_retrieval(
@@ -150,13 +151,13 @@ class Evaluator:
         # An objective without weights computes on the CPU, where the vectors are.
         device = next(objective.parameters(), torch.empty(0)).device
         total = 0.0
-        rows = len(examples.data)
-        for start in range(0, rows, self.batch_size):
-            part = slice(start, start + self.batch_size)
-            target = None if examples.targets is None else examples.targets[part].to(device)
-            batch = [torch.from_numpy(column[part]).to(device) for column in columns]
+        count = len(examples.data)
+        for start in range(0, count, self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            target = None if examples.targets is None else examples.targets[rows].to(device)
+            batch = [torch.from_numpy(column[rows]).to(device) for column in columns]
             total += float(objective(batch, target, examples.part)) * len(batch[0])
-        return total / rows
+        return total / count
 
 
 def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:

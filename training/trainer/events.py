@@ -217,6 +217,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     purge_step = None if step is None else step + 1
     tracker = TensorBoardTracker("tensorboard", folder, purge_step=purge_step)
     tracker.start()
+    # A resumed run has written its config before.
     if step is None:
         tracker.log({"config": f"```json\n{config.to_json()}\n```"})
     return tracker

@@ -94,7 +94,9 @@ class TrainableLanguageModel:
         """
         base = config.base
         name = ModelName.parse(base)
-        encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
+        encoder = Encoder.load(
+            name.weights, dtype=config.dtype, device=device, home=home, seed=config.seed
+        )
         # The name has settings besides the weights.
         if name != name.weights:
             raise InputError(
@@ -209,7 +211,7 @@ class MaskedReplica(Replica):
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
-        # For the hook `_keep_masked`, which the module calls in this thread.
+        # For the hook `_keep_masked`, which the module calls in this thread. It leaves one row.
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]
@@ -253,6 +255,7 @@ class LanguageModelEvaluator:
             batch = replica.collate([ids[row] for row in rows], generator)
             # Another thread runs this, and the mode is set for each thread.
             with torch.no_grad():
+                # The vectors of a `MaskedReplica` are logits, (M, V).
                 logits = replica.forward(batch).vectors
                 targets = masked_targets([batch])
                 loss = float(objective([logits], targets))

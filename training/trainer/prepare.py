@@ -67,6 +67,7 @@ class Preparation:
         """
         config = self.config
         extras = self.extras
+        # For the random weights of objectives and adapters, and for dropout on a GPU.
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
         # Retrieval data has no rows like the ones of the training data.
@@ -249,6 +250,7 @@ class Preparation:
         # is not declared, may get labels too.
         if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None
+        # With fewer or more columns, such as without negatives, it is another loss.
         if len(transformed.columns) != len(training.columns):
             return None
         return transformed

@@ -111,7 +111,7 @@ class Replica:
         return MicroBatch(self.embeddings.rows(tokens), mask, generator)
 
     def sync_weights(self, pieces: int) -> list[Callable[[], None]]:
-        """Returns about ``pieces`` tasks that together copy the master weights into the replica."""
+        """Returns ``pieces`` tasks that together copy the master weights into the replica; none if it shares them."""
         if self.shares_memory:
             return []
         # Each task gets large and small weights, so that the tasks take equally long.
@@ -153,7 +153,7 @@ class Replica:
     def reduce_gradients(
         self, outputs: Sequence[ForwardOutput], pieces: int, add: bool = False
     ) -> list[Callable[[], list[Tensor]]]:
-        """Returns about ``pieces`` tasks that together set the master weights' ``grad`` to the sum over micro-batches.
+        """Returns ``pieces`` tasks that together set the master weights' ``grad`` to the sum over micro-batches.
 
         With ``add`` the sum is added to the gradient. Each task returns gradient norms, computed
         right after the sum, while the gradient is in the cache.
@@ -177,6 +177,7 @@ class PairReplica(Replica):
         self.has_token_types = has_token_types
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
+        # The mask hides the padding, as in `Replica.collate`.
         batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
         types = batch.token_types if self.has_token_types else None
         return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, types)
@@ -192,6 +193,7 @@ class JointReplica(Replica):
     """A `JointPairModel` in training mode, without its head. The vector of a pair is the means of both sentences."""
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
+        # The mask hides the padding, as in `Replica.collate`.
         batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
         return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, split=batch.split)
 
@@ -366,6 +368,7 @@ def has_dropout(backbone: nn.Module) -> bool:
 
 def replace_dropout(backbone: nn.Module) -> None:
     """Replaces every dropout of a transformer in place, in adapters and attention too, by the functions above."""
+    # Two threads cannot import transformers at once.
     with importing:
         from transformers import AttentionInterface, PreTrainedModel
         from transformers.masking_utils import AttentionMaskInterface, eager_mask

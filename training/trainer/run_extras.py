@@ -96,6 +96,7 @@ class RunExtras:
         InputError if they do not fit together, or the config names an object that is missing here.
         """
         changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
+        # This validates the combination.
         config = config.replace(**changes)
         missing = []
         for name in NAMED:
@@ -114,6 +115,7 @@ class RunExtras:
 
     def write(self, folder: Path) -> None:
         """Writes the list of the objects, if there are any."""
+        # A run that is overwritten may have left a list.
         (folder / FILE).unlink(missing_ok=True)
         if listed := self.listed():
             write_text(folder / FILE, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
@@ -145,7 +147,8 @@ class RunExtras:
     ) -> tuple[str, float] | None:
         """Returns the `selection_metric`, or the figure that the caller has named, negated if lower is better.
 
-        InputError if there is no such figure. None if it is not finite.
+        InputError if the evaluation has no such figure. None if it is not finite, or without an
+        evaluation.
         """
         name = self.metric_for_best_model
         if name is None or not figures:
@@ -266,12 +269,13 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
         return
     with lock:
         status.stop = folder / "stop"
+        # The file may be left from an earlier part of the run, which was asked to stop.
         status.stop.unlink(missing_ok=True)
         file = folder / "run.json"
         started = time.time()
         previous = read_object(file, "remove it to record the run anew") or {}
         created = previous.get("created", started)
-        _write(file, status, created, started, None)
+        _write(file, status, created, started)
         try:
             yield status
         except BaseException as error:
@@ -279,11 +283,11 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
             status.reason = in_one_line(error)
             raise
         finally:
-            _write(file, status, created, started, time.time())
+            _write(file, status, created, started, ended=time.time())
 
 
 def _write(
-    file: Path, status: RunStatus, created: float, started: float, ended: float | None
+    file: Path, status: RunStatus, created: float, started: float, ended: float | None = None
 ) -> None:
     values = {
         "state": status.state,

@@ -102,6 +102,7 @@ def selection_metric(
 
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
     """Selects the figures of an eval event for one line: main metrics, retrieval, the caller's, collapse."""
+    # The figures of retrieval, and of the caller's evaluators. Main metrics among them count once.
     others = [name for name in event if name not in RESERVED]
     names = (
         *MAIN_METRICS,

@@ -159,6 +159,7 @@ def describe(name: str, field: FieldInfo) -> Setting:
     arguments = get_args(field.annotation)
     is_optional = type(None) in arguments
     annotation: Any = arguments[0] if is_optional else field.annotation
+    # Pydantic itself unwraps the annotation of ``Whole``, but not the one inside ``Whole | None``.
     kind = {bool: bool, int: int, Whole: int, float: float}.get(annotation, str)
     low = facts.get("ge", facts.get("gt"))
     high = facts.get("le", facts.get("lt", math.inf))

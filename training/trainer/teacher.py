@@ -90,7 +90,9 @@ class Teacher:
         self.dimension = student.dimension
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
-            self.model = open_model(self.name, None, config.dtype, str(student.device), home)
+            self.model = open_model(
+                self.name, dtype=config.dtype, device=str(student.device), home=home
+            )
         if not isinstance(self.model, VectorModel | PairModel):
             raise InputError(
                 f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
@@ -131,7 +133,7 @@ class Teacher:
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
         distinct, inverse = numbered(chain.from_iterable(data.columns))
         # (S, teacher's dimension)
-        vectors = model.encode(distinct, None, should_stop=self.should_stop)
+        vectors = model.encode(distinct, normalize=None, should_stop=self.should_stop)
         note = f"targets are the vectors of {self.name}"
         width = vectors.shape[1]
         if width < self.dimension:
@@ -150,6 +152,7 @@ class Teacher:
             vectors = projected
             note += f", projected from {width} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
         values = torch.from_numpy(np.ascontiguousarray(vectors))
+        # The student's vectors have length 1 too.
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
         return Examples(data.with_note(note), Targets(values, _by_row(inverse, data)))

@@ -292,6 +292,7 @@ def _run(
         trainer = make_trainer()
         status, reason = trainer.run()
         result = replace(result, status=status, reason=reason)
+    # The trainer returns after a stop, so this one came while it was made.
     except StoppedError:
         result = replace(result, status="stopped")
     except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:

@@ -186,6 +186,7 @@ class Trainer:
         while True:
             step = self.progress.step
             is_last = step == self.total_steps
+            # A run may be resumed after the evaluation of its step.
             is_evaluated = step == self.progress.evaluated
             if not is_evaluated and (step % self.eval_every == 0 or is_last):
                 self._evaluate()
@@ -208,7 +209,7 @@ class Trainer:
         return self.progress.step - best["step"] >= patience * self.eval_every
 
     def _any_process(self, flag: bool) -> bool:
-        """Tells whether the flag is true in any of the processes."""
+        """Tells every process whether the flag is true in any of them, so that all end at the same step."""
         if self.accelerator.num_processes == 1:
             return flag
         shared = torch.tensor(float(flag), device=self.accelerator.device)
@@ -353,6 +354,7 @@ class Trainer:
             # With several processes the others would wait for one that has stopped here.
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
+            # Only the first evaluation returns them, for the checkpoint.
             progress.cosines = measured.pop("cosines", progress.cosines)
             measured |= self.extras.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
@@ -414,9 +416,12 @@ class Trainer:
         if name is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)
-        model = open_model(str(self.folder / "model"), None, self.config.dtype, device, self.home)
+        model = open_model(
+            str(self.folder / "model"), dtype=self.config.dtype, device=device, home=self.home
+        )
         with suppress(StoppedError):
             measured = evaluate(model, name, self.home, should_stop=self.should_stop)
+            # The first similarity is the cosine, or the only score of the model.
             rho = next(iter(measured["spearman"].values()))
             if math.isfinite(rho):
                 self.progress.test = {"step": best["step"], "data": name, "spearman": rho}

@@ -133,6 +133,7 @@ class TrainingModel(nn.Module):
         # The folder of word vectors may say that they are not trained.
         trains_embeddings = not rank and table.weight.requires_grad
         self.embeddings = CompactEmbedding(table, used).requires_grad_(trains_embeddings)
+        # `self.embeddings` takes its place.
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank)
         if isinstance(encoder, TrainableCrossEncoder) and encoder.is_joint:
@@ -169,6 +170,7 @@ class TrainingModel(nn.Module):
         if isinstance(self.replica, MaskedReplica):
             targets = masked_targets(micro_batches)
             sizes = [0 if batch.targets is None else len(batch.targets) for batch in micro_batches]
+            # One column, in the order of the micro-batches.
             return TrainingBatch(micro_batches, sizes, None, 1, targets, part)
         device = self.encoder.device
         order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(device)
@@ -282,6 +284,7 @@ class TrainingModel(nn.Module):
         """
         if self.embeddings is not None:
             self.embeddings.write_back()
+        # With LoRA this releases the merged copy of the last call before the next one is made.
         self.encoder.backbone = self.backbone
         if self.rank:
             self.encoder.backbone = copy.deepcopy(self.backbone).merge_and_unload()  # type: ignore[operator]
@@ -405,6 +408,7 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         layers = backbone.transformer.encoder.named_modules(prefix="transformer.encoder")
         settings.target_modules = {name for name, module in layers if isinstance(module, nn.Linear)}
         adapted = get_peft_model(cast("Any", backbone), settings)
+        # peft trains only the adapters. The head is trained too.
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
