@@ -81,7 +81,7 @@ def _packages() -> str:
 
 
 def _extras() -> str:
-    """Returns the extras that are installed. Some of their modules, such as anyio, may belong to other packages."""
+    """Returns the extras whose modules are all installed. Some, such as anyio, also come with other packages."""
     # A dict keeps the order of the extras.
     complete = dict.fromkeys(EXTRA_OF.values())
     for module, extra in EXTRA_OF.items():

@@ -284,7 +284,7 @@ class GoldColumn:
     def _by_evidence(
         cls, name: str, role: str, texts: set[str], pair: tuple[str, ...]
     ) -> GoldColumn:
-        """The reading by a normalized name, different cells, and the normalized names of the sentences beside them."""
+        """Reads a column by its ``role``, its distinct cells ``texts`` and the normalized names ``pair`` beside it."""
         first = pair[0] if pair else ""
         has_query = first.startswith(("query", "search")) or first == "question"
         may_be_labels = role in LABELS

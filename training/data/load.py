@@ -188,14 +188,14 @@ def _load_from_hub(
     ``labels`` are the names of the numbers 0, 1, … in its column label, if it has numbers.
     """
 
-    def used(columns: Sequence[str]) -> Sequence[str]:
+    def pick(columns: Sequence[str]) -> Sequence[str]:
+        """Returns the columns to read, chosen by their names before a cell is read."""
         name = HUB + ":".join((repo_id, *selectors))
-        # No cell has been read yet, so the names alone decide.
         reading = TableReading.of(name, dict.fromkeys(columns, ()))
         check_form(reading)
         return reading.used
 
-    rows = hub_dataset.read_dataset(repo_id, selectors, split, used, home)
+    rows = hub_dataset.read_dataset(repo_id, selectors, split, pick, home)
     columns = dict(rows.columns)
     if labels and not any(isinstance(label, str) for label in columns["label"]):
         names = dict(enumerate(labels))

@@ -253,6 +253,7 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
         source = folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
+    # A joint model takes the token ids of each sentence, not one sequence of both.
     pair_tokenizer = PairTokenizer(tokenizer, longest, separately=True)
     return PairParts(scorer, pair_tokenizer, torch.sigmoid, source)
 

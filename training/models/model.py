@@ -531,6 +531,7 @@ class VectorModel(Model, Retriever):
         """Computes the vectors of the rows of a chunk, (n, D). ``on_rows`` is called with the number of rows done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         starts = range(0, len(rows), self.batch_size)
+        # `steps` counts the rows of such a range, not its batches.
         for start in steps(starts, lambda done, _: on_rows(done), should_stop):
             part = slice(start, start + self.batch_size)
             vectors[part] = self.encode_batch(rows[part])

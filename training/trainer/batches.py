@@ -184,6 +184,7 @@ class MixedBatches:
         # The number of batches of each part in an epoch.
         self.steps = config.steps_of_parts([part.sampler.steps_per_epoch for part in parts])
         self.steps_per_epoch = sum(self.steps)
+        # The token ids that occur in the data of any part.
         self.used = set().union(*(part.used for part in parts))
         # The most columns of a batch.
         self.columns = max(len(part.columns) for part in parts)

@@ -142,6 +142,7 @@ class Preparation:
                 sets[0], dev = hold_out(sets[0], part.objective, config.seed)
             transformed = [part.facts.transform(rows, config.seed) for rows in sets]
             data.append(join(transformed))
+        # `hold_out` returns None if a tenth of the data cannot judge the run.
         if dev is not None or config.eval_data in (None, HELD_OUT):
             return data, dev
         if DataName.parse(config.eval_data).is_retrieval:

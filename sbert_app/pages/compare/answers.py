@@ -296,6 +296,7 @@ def result(
         poolings=by_pooling,
         pooling=pooling_label(first.pooling),
         token_map=token_map(answer.tokens),
+        # The tokens of each sentence, unless the model returns vectors only.
         sides=[] if first.no_map else [("First", first.a), ("Second", first.b)],
         link=link(answer.base_url, answer.inputs),
         as_python=as_python(answer.inputs),
@@ -609,9 +610,9 @@ def _cut(comparison: Comparison) -> str:
             continue
         count = len(side.text.split())
         # Chinese and Japanese do not separate words by spaces, so their words are not counted.
-        # The same holds for a beginning without one whole word.
         has_words = len(side.text) < LONGEST_WORD * count
         part = "beginning"
+        # If not one whole word was read, no words are counted either.
         if has_words and side.unread < count:
             part = f"first {format_count(count - side.unread, 'word')}"
         parts.append(f"the {part} of the {name} sentence")

@@ -118,7 +118,7 @@ class _PairsTab:
         with self.pairs.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
         self.table = gr.HTML(elem_id="pairs-table")
-        # The two corpora that were compared; a new threshold is applied to them at once.
+        # The two corpora that were compared. A new `duplicate_threshold` is applied to them at once.
         self.compared = gr.State(None)
 
     def wire(self) -> None:

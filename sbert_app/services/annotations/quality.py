@@ -292,10 +292,12 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
     random = None
     random_pairs = int(is_random.sum())
     if random_pairs >= FEWEST_JUDGED:
-        random = correlation(scores[is_random], gold[is_random], keys=keys[is_random]).estimate(100)
+        random = correlation(scores[is_random], gold[is_random], keys=keys[is_random]).estimate(
+            scale=100
+        )
     return Quality(
         model,
-        rho=correlation(scores, gold, keys=keys).estimate(100),
+        rho=correlation(scores, gold, keys=keys).estimate(scale=100),
         pairs=len(gold),
         random=random,
         random_pairs=random_pairs,
@@ -464,7 +466,10 @@ def compare(training: Training, models: ModelCache, is_binary: bool = False) -> 
     before = correlation(base_scores, gold, keys=keys)
     after = correlation(run_scores, gold, keys=keys)
     return BeforeAfter(
-        before.estimate(100), after.estimate(100), Difference.of(after, before), len(gold)
+        before.estimate(scale=100),
+        after.estimate(scale=100),
+        Difference.of(after, before),
+        len(gold),
     )
 
 

@@ -135,7 +135,7 @@ class ScoreJobs:
         self._starting = threading.Lock()
         # Whether the process ends, so that jobs that stop now are interrupted (`_save`).
         self._is_closing = False
-        # The id of the job that `adopt` returns; "" before its first call.
+        # The id of the example's job, which all visitors share (`adopt`); "" before the first visit.
         self._adopted = ""
 
     def close(self) -> None:

@@ -202,6 +202,7 @@ class _Scoring:
         self.writers = writers
         self.watch = watch
         self.gold_by_row = gold_by_row
+        # A number of rows, which `run` multiplies by a factor.
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:

@@ -54,7 +54,8 @@ class RunEstimate:
         rows: the number of rows; None if the data has to be downloaded first.
         columns: the number of sentences in a row.
         kind: the form of the rows: scored pairs, triplets …
-        rows_of_parts: the number of rows of each part of the config; incomplete if ``rows`` is None.
+        rows_of_parts: the number of rows of each part of the config; incomplete if ``rows`` is
+            None, empty in the estimate of one part.
     """
 
     config: RunConfig
