@@ -457,10 +457,9 @@ def parse_dataset(
         judged = judge(reading, cells, rows, unusable, scale, labels, raters)
     if judged is not None:
         left_out |= judged.left_out
-    # For pairs, `judge` has raised this error.
-    elif scale or labels:
+    elif scale or labels or raters:
         raise InputError(
-            f"{name} has no column of scores or labels; leave out ?scale= and ?labels="
+            f"{name} has no column of scores or labels; leave out ?scale=, ?labels= and ?raters="
         )
 
     notes = [*notes, *reading.notes]

@@ -82,10 +82,6 @@ def judge(
     """
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:
-        if scale or labels or raters:
-            raise InputError(
-                f"{reading.name} has no column of scores or labels; leave out ?scale=, ?labels= and ?raters="
-            )
         return None
     by_row = _judgements(reading, cells, columns, len(pairs), raters)
     used = []

@@ -211,12 +211,15 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        """The prompts of the model's folder, by name. They can be set."""
+        """The prompts of the model's folder, by name. They can be set; without the default prompt there is none."""
         return self.model_format.prompts
 
     @prompts.setter
     def prompts(self, prompts: Mapping[str, str]) -> None:
-        self._apply(replace(self.model_format, prompts=dict(prompts)))
+        default = self.model_format.default_prompt
+        if default not in prompts:
+            default = None
+        self._apply(replace(self.model_format, prompts=dict(prompts), default_prompt=default))
 
     @property
     def vocabulary_size(self) -> int:

@@ -4,7 +4,7 @@ A SavedModel is a program. It is refused before it is loaded if it has operation
 or call Python.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from training.errors import InputError, first_line, install_command
+from training.models.endpoint import PROBE
 from training.models.model import SAVED_MODEL, VectorModel
 from training.names import ModelName
 
@@ -24,6 +25,8 @@ class SavedModel(VectorModel):
     kind = "SavedModel"
     batch_size = 64
     call: Any
+    # The vector of `PROBE`.
+    probe: np.ndarray
 
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
@@ -56,7 +59,8 @@ class SavedModel(VectorModel):
             if not callable(loaded):
                 signatures = getattr(loaded, "signatures", {})
                 model.call = signatures.get("default") or signatures["serving_default"]
-            model.dimension = model.encode_batch([""]).shape[1]
+            [model.probe] = model.encode_batch([PROBE])
+            model.dimension = len(model.probe)
         except ImportError as error:
             raise InputError(
                 f"a SavedModel needs TensorFlow: {install_command('use')} installs it"
@@ -67,6 +71,10 @@ class SavedModel(VectorModel):
                 f"{folder} cannot be opened as an encoder of sentences: {first_line(error)}"
             ) from error
         return model
+
+    def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields a vector that changes with the program, rounded as the last digits may differ between calls."""
+        yield "probe", self.probe.round(3)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
         """Returns the vectors of the program, (n, D)."""

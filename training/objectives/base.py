@@ -102,11 +102,11 @@ class Objective:
         """Tells whether it trains sentence vectors, not a cross-encoder or a language model."""
         return not (cls.scores_pairs or cls.predicts_tokens)
 
-    def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
+    def guess(self, rows: int, columns: int, scores: Sequence[float] | None) -> float | None:
         """Returns the loss of the best guess without the sentences; None if it is unknown.
 
-        ``rows`` is the number of rows of a batch, ``scores`` are the gold scores of the data, from
-        0 to 5.
+        ``rows`` is the number of rows of a batch, ``columns`` the number of sentences of a row,
+        ``scores`` are the gold scores of the data, from 0 to 5.
         """
         return None
 

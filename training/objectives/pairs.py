@@ -79,7 +79,7 @@ class Classification(Objective):
     def build(cls, config: object, dimension: int, labels: int) -> Self:
         return cls(dimension, labels, *(getattr(config, field) for field in cls.fields))
 
-    def guess(self, rows: int, scores: Sequence[float] | None) -> float:
+    def guess(self, rows: int, columns: int, scores: Sequence[float] | None) -> float:
         return math.log(self.classifier.out_features)
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
@@ -108,7 +108,7 @@ class Regression(Objective):
     rows = SCORED_ROWS
     target = SCORES
 
-    def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
+    def guess(self, rows: int, columns: int, scores: Sequence[float] | None) -> float | None:
         # The best guess is the mean of the gold scores. Its squared error is their variance.
         return None if scores is None else float(np.var(scores)) / TOP_SCORE**2
 

@@ -74,8 +74,12 @@ class MultipleNegativesRanking(Objective):
     scale: float = 20.0
     symmetric: bool = False
 
-    def guess(self, rows: int, scores: Sequence[float] | None) -> float:
-        return math.log(rows)
+    def guess(self, rows: int, columns: int, scores: Sequence[float] | None) -> float:
+        # The candidates of an anchor are the texts of all other columns.
+        guess = math.log((columns - 1) * rows)
+        if self.symmetric:
+            guess = (guess + math.log(rows)) / 2
+        return guess
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch

@@ -78,9 +78,9 @@ ROUND_ROBIN = "round-robin"
 
 def default_learning_rate(base: str, objective: str | None = None) -> float:
     """Returns the learning rate of a run whose config does not set it."""
-    if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
-        return LANGUAGE_MODEL_LEARNING_RATES[base.startswith(SCRATCH)]
     name = base.partition("?")[0].strip()
+    if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
+        return LANGUAGE_MODEL_LEARNING_RATES[name.startswith(SCRATCH)]
     return WORD_ENCODER_LEARNING_RATE if name in WORD_ENCODERS else LEARNING_RATE
 
 
@@ -361,7 +361,8 @@ class RunConfig(BaseModel):
     def _fits_together(self) -> RunConfig:
         objective = self.objective
         parts = self.parts
-        if self.base.strip().startswith(ENDPOINT):
+        base = self.base.strip()
+        if base.startswith(ENDPOINT):
             raise ValueError(
                 f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained"
             )
@@ -377,7 +378,7 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"{objective} trains no sentence vectors; leave out pooling, matryoshka_dims and prompts"
             )
-        trains_vocabulary = learner.predicts_tokens and self.base.startswith(SCRATCH)
+        trains_vocabulary = learner.predicts_tokens and base.startswith(SCRATCH)
         if self.vocabulary_size and not trains_vocabulary:
             raise ValueError(
                 "vocabulary_size is for mlm from random weights (scratch:…); any other base has a vocabulary"

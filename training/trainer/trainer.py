@@ -162,7 +162,8 @@ class Trainer:
         guess = None
         # Otherwise the loss is a sum, or the loss of several objectives in turn.
         if len(objectives) == 1 and not self.config.matryoshka_dims:
-            guess = objectives[0].guess(self.config.batch_size, self.data[0].scores)
+            data = self.data[0]
+            guess = objectives[0].guess(self.config.batch_size, len(data.columns), data.scores)
         self.events.emit(
             "state",
             self.progress.step,

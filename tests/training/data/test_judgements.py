@@ -178,6 +178,13 @@ def test_rejected_assignments_of_mechanical_turk_are_left_out(tmp_path):
         load_data(f"{tmp_path / 'a.csv'}?raters=W9")
 
 
+@pytest.mark.parametrize("header", ["sentence", "anchor,positive,negative", "q1,q2"])
+def test_raters_of_data_without_judgements_are_refused(tmp_path, header):
+    path = table(tmp_path / "a.csv", header, [header.split(",")[::-1], header.upper().split(",")])
+    with pytest.raises(InputError, match="leave out"):
+        load_data(f"{path}?raters=W1")
+
+
 def test_labels_are_those_of_the_majority_and_divided_ones_are_out(tmp_path):
     votes = [("yes", "yes", "no"), ("yes", "yes", "yes"), ("no", "no", "no"), ("yes", "no", "")]
     rows = [(*pair, *cells) for pair, cells in zip(PAIRS_OF_TEXTS, votes, strict=True)]

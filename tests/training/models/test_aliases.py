@@ -192,6 +192,17 @@ def test_what_tutorials_pass_works_or_says_what_to_do(folder: Path):
         encoder.encode(FIRST[0:1], precision="int8")
 
 
+def test_prompts_that_are_set_without_the_default_one_leave_none(folder: Path):
+    encoder = Encoder(folder, dtype="float32", device="cpu", prompt="a question: ")
+    encoder.prompts = {**encoder.prompts, "query": "the query: "}
+    assert encoder.prompt == "a question: "
+    encoder.prompts = {"query": "the query: "}
+    assert encoder.prompt == ""
+    np.testing.assert_array_equal(
+        encoder.encode(FIRST), Encoder(folder, dtype="float32", device="cpu").encode(FIRST)
+    )
+
+
 def test_prompts_are_set_as_in_sentence_transformers(folder: Path, tmp_path: Path):
     encoder = Encoder(folder, dtype="float32", device="cpu")
     encoder.prompts = {"query": "a question: "}

@@ -61,6 +61,19 @@ def test_a_saved_model_encodes_by_its_function_or_its_signature(tf, tmp_path, si
     assert encoder.encode([]).shape == (0, DIMENSION)
 
 
+def test_a_saved_model_in_place_of_another_one_is_told_from_it(tf, tmp_path):
+    def ones(tf: Any, texts: Any) -> Any:
+        return tf.ones([tf.size(texts), DIMENSION])
+
+    name = made(tf, tmp_path / "use")
+    [before] = open_model(name).weights_sample(256)
+    [again] = open_model(name).weights_sample(256)
+    made(tf, tmp_path / "use", ones)
+    [after] = open_model(name).weights_sample(256)
+    assert np.array_equal(before[1], again[1])
+    assert not np.array_equal(before[1], after[1])
+
+
 def test_a_saved_model_is_evaluated_stops_and_reports_progress(tf, tmp_path):
     from training.evaluation.scoring import evaluate
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from run_helpers import run
 
 from sbert_app.services.runs.record import RunProgress
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.objectives.pairs import Regression
+from training.objectives.ranking import MultipleNegativesRanking
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import warnings
 
@@ -96,5 +98,13 @@ def test_vectors_that_are_alike_before_the_first_step_are_said():
 
 def test_the_loss_of_guessing_is_the_variance_of_the_scores_in_regression():
     scores = load_data("stsb:dev").scores
-    assert Regression().guess(16, scores) == pytest.approx(np.var(np.array(scores) / 5))
-    assert Regression().guess(16, None) is None
+    assert Regression().guess(16, 2, scores) == pytest.approx(np.var(np.array(scores) / 5))
+    assert Regression().guess(16, 2, None) is None
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_the_loss_of_guessing_among_candidates_is_the_loss_of_equal_vectors(columns, symmetric):
+    objective = MultipleNegativesRanking(symmetric=symmetric)
+    loss = objective(tuple(torch.ones(16, 4) for _ in range(columns)))
+    assert objective.guess(16, columns, None) == pytest.approx(float(loss))

@@ -42,8 +42,10 @@ def test_word_encoders_have_a_learning_rate_of_their_own():
         == 2e-5
     )
     assert [
-        RunConfig("mlm", base=base).learning_rate for base in ("scratch:2x32", "all-MiniLM-L6-v2")
-    ] == [1e-3, 1e-4]
+        RunConfig("mlm", base=base).learning_rate
+        for base in ("scratch:2x32", " scratch:2x32", "all-MiniLM-L6-v2")
+    ] == [1e-3, 1e-3, 1e-4]
+    assert RunConfig("mlm", base=" scratch:2x32", vocabulary_size=200).vocabulary_size == 200
     assert (
         RunConfig("regression", base=DAN, learning_rate=5e-4).replace(seed=1).learning_rate == 5e-4
     )

@@ -67,6 +67,9 @@ class ListsTable(OpenedTable):
             lists,
             parallel,
             are_texts,
+            sheet=table.sheet,
+            sheets=table.sheets,
+            is_default_sheet=table.is_default_sheet,
             version=table.version,
         )
 

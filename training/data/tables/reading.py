@@ -465,12 +465,8 @@ class _Reader:
                 # Letters alone are weak names: where the cells are numbers, they are names of
                 # measurements.
                 is_weak = len(first) == 1 and self.cells[by_key[first]].are_numbers
-                # A dotted name has two keys.
-                is_one_column = by_key[first] == by_key[second]
-                if is_weak or is_one_column:
-                    # Letters are the last of the usual pairs.
-                    break
-                return by_key[first], by_key[second]
+                if not is_weak:
+                    return by_key[first], by_key[second]
         for key, column in by_key.items():
             if other := by_key.get(f"{key}pair"):
                 return column, other

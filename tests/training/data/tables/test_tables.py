@@ -143,6 +143,20 @@ class TestFormats:
         assert table.description == "Workbook, sheet pairs"
         assert rows_of(path) == [("a", "b")]
 
+    def test_a_sheet_with_both_sentences_in_a_cell_can_be_named(self, tmp_path):
+        path = tmp_path / "pairs.xlsx"
+        book = openpyxl.Workbook()
+        for title in ("one", "two"):
+            sheet = book.create_sheet(title)
+            sheet.append(["text", "score"])
+            sheet.append([f"{title} cat\n{title} dog", 3])
+        book.save(path)
+        table = open_table(path, sheet="two")
+        assert table.columns == ("sentence1", "sentence2", "score")
+        assert table.preview().rows["sentence1"] == ["two cat"]
+        assert (table.sheet, table.sheets) == ("two", ("one", "two"))
+        assert not table.is_default_sheet
+
     def test_the_bytes_decide_the_format_not_the_name(self, tmp_path):
         path = tmp_path / "a.csv"
         pq.write_table(pa.table({"s1": ["a"], "s2": ["b"]}), path)
