@@ -107,6 +107,16 @@ def test_an_event_that_begins_before_its_id_is_known_does_not_wait():
     assert waiting.count("10.0.0.7") == 0
 
 
+def test_an_event_that_begins_after_it_was_counted_is_forgotten(monkeypatch):
+    waiting = WaitingEvents()
+    waiting.add("late", "10.0.0.7")
+    monkeypatch.setattr(events, "WAITING_SECONDS", 0.0)
+    assert waiting.count("10.0.0.7") == 0
+    waiting.begin("late")
+    waiting.count("10.0.0.7")
+    assert not waiting._early
+
+
 def test_an_event_that_comes_while_a_reader_ends_can_be_read_by_the_next():
     ended = asyncio.Event()
 
