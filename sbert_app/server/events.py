@@ -82,6 +82,8 @@ class BoundedEvents:
         self._last_event: dict[tuple[str, str], float] = {}
         # The timers that drop unread messages.
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        # Kept, because asyncio has only weak references to tasks.
+        self._dropping: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
@@ -171,8 +173,9 @@ class BoundedEvents:
     def _drop(self, scope: Scope, key: tuple[str, str]) -> None:
         del self._timers[key]
         self._last_event.pop(key, None)
-        # Kept, because asyncio has only a weak reference to a task.
-        self._dropping = asyncio.create_task(self._discard(scope, key))
+        task = asyncio.create_task(self._discard(scope, key))
+        self._dropping.add(task)
+        task.add_done_callback(self._dropping.discard)
 
     async def _discard(self, scope: Scope, key: tuple[str, str]) -> None:
         """Makes Gradio drop the messages of a session by a reader that starts and disconnects."""
