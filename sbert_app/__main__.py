@@ -40,6 +40,10 @@ def hide_password() -> None:
         return
     arguments, auth = without_option(sys.orig_argv, "--auth")
     if auth is not None:
+        if auth:
+            # `Settings.gather` would prefer the file, as the password no longer comes from an option.
+            arguments, _ = without_option(arguments, "--auth-file")
+            os.environ.pop("SBERT_AUTH_FILE", None)
         os.environ["SBERT_AUTH"] = auth
         os.execv(sys.executable, [sys.executable, *arguments[1:]])  # noqa: S606 - the very same command
 

@@ -68,9 +68,7 @@ def list_runs(
     lines = [_line(run) for run in stored]
     if not lines:
         lines = ["no runs yet: start one with train, or on the Train page"]
-    # If there are exactly ``limit`` runs in all, none is left out.
-    is_cut = len(stored) == limit and limit < store.count()
-    if is_cut:
+    if stored and limit < store.count(cursor):
         lines.append(f"{store.count():,} runs in all; older ones: --cursor {stored[-1].id}")
     print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
 

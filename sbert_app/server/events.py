@@ -40,26 +40,26 @@ class WaitingEvents:
     def __init__(self) -> None:
         # The address, and the time since when the event is counted.
         self._waiting: dict[str, tuple[str, float]] = {}
-        # Events whose turn came before Gradio answered with their ids.
-        self._early: set[str] = set()
+        # The times of events whose turn came before Gradio answered with their ids.
+        self._early: dict[str, float] = {}
 
     def count(self, visitor: str) -> int:
         """Returns the number of waiting events of a visitor."""
         oldest = time.monotonic() - WAITING_SECONDS
         entries = self._waiting.items()
         self._waiting = {event: entry for event, entry in entries if entry[1] > oldest}
+        # The id never comes if the event was no longer counted, or its visitor has left.
+        self._early = {event: since for event, since in self._early.items() if since > oldest}
         return sum(address == visitor for address, _ in self._waiting.values())
 
     def add(self, event: str, visitor: str) -> None:
-        if event in self._early:
-            self._early.remove(event)
-        else:
+        if self._early.pop(event, None) is None:
             self._waiting[event] = (visitor, time.monotonic())
 
     def begin(self, event: str) -> None:
         """Notes that the turn of an event has come."""
         if self._waiting.pop(event, None) is None:
-            self._early.add(event)
+            self._early[event] = time.monotonic()
 
 
 # The events of all pages.
@@ -82,6 +82,8 @@ class BoundedEvents:
         self._last_event: dict[tuple[str, str], float] = {}
         # The timers that drop unread messages.
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        # Kept, because asyncio has only weak references to tasks.
+        self._dropping: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
@@ -171,8 +173,9 @@ class BoundedEvents:
     def _drop(self, scope: Scope, key: tuple[str, str]) -> None:
         del self._timers[key]
         self._last_event.pop(key, None)
-        # Kept, because asyncio has only a weak reference to a task.
-        self._dropping = asyncio.create_task(self._discard(scope, key))
+        task = asyncio.create_task(self._discard(scope, key))
+        self._dropping.add(task)
+        task.add_done_callback(self._dropping.discard)
 
     async def _discard(self, scope: Scope, key: tuple[str, str]) -> None:
         """Makes Gradio drop the messages of a session by a reader that starts and disconnects."""

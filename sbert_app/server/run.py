@@ -210,7 +210,10 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._connection = transport
         peer = transport.get_extra_info("peername") or ("",)
         address = str(peer[0])
-        is_proxy = any(ip_address(address) in network for network in self._proxies)
+        # A peer that has already left may have no address.
+        is_proxy = bool(address) and any(
+            ip_address(address) in network for network in self._proxies
+        )
         is_full = self._open.total() >= self._most
         most_of_address = min(MOST_OF_ADDRESS, self._most // 2)
         is_address_full = not is_proxy and self._open[address] >= most_of_address

@@ -337,7 +337,7 @@ BATCH = Histogram(
 )
 TOKENS = Counter(
     "sbert_lab_tokens",
-    "Tokens that were read for /v1 requests, by model",
+    "Tokens that were read for embeddings, rankings, searches, maps and evaluations, by model",
     ("model",),
     registry=REGISTRY,
 )

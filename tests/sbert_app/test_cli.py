@@ -288,6 +288,21 @@ def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     assert run("runs", "list", *at, "--json").json == {"runs": []}
 
 
+def test_the_list_of_runs_says_where_older_ones_begin_unless_there_are_none(
+    run: Run, tmp_path: Path
+):
+    from sbert_app.services.runs.store import RunStore
+    from training.trainer.config import RunConfig
+
+    store = RunStore(tmp_path)
+    for _ in range(4):
+        store.create(RunConfig("regression"))
+    second = store.list()[1].id
+    page = ("runs", "list", "--home", tmp_path, "--limit", 2)
+    assert f"4 runs in all; older ones: --cursor {second}" in run(*page).out
+    assert "older ones" not in run(*page, "--cursor", second).out
+
+
 def test_home_and_json_before_a_command_of_runs_hold_for_the_command(run: Run, tmp_path: Path):
     from sbert_app.services.runs.store import RunStore
     from training.trainer.config import RunConfig

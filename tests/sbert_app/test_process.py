@@ -10,8 +10,9 @@ import pytest
 from paths import ROOT
 
 import training
-from sbert_app.__main__ import is_serving, without_option
+from sbert_app.__main__ import hide_password, is_serving, without_option
 from sbert_app.process import ENVIRONMENT
+from sbert_app.settings import Settings
 
 UNSET = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
 
@@ -112,6 +113,20 @@ def test_lost_output_is_no_success() -> None:
 )
 def test_the_password_leaves_the_command_line_and_nothing_else_does(arguments, rest, value):
     assert without_option(arguments, "--auth") == (rest, value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the process is not replaced")
+def test_a_password_on_the_command_line_takes_precedence_over_files(monkeypatch):
+    replaced = []
+    monkeypatch.setattr(os, "execv", lambda program, arguments: replaced.append(arguments[1:]))
+    monkeypatch.setattr(
+        sys, "orig_argv", ["python", "app.py", "--auth", "ada:flag", "--auth-file", "f", "--mcp"]
+    )
+    monkeypatch.setenv("SBERT_AUTH", "ada:environment")
+    monkeypatch.setenv("SBERT_AUTH_FILE", "g")
+    hide_password()
+    assert replaced == [["app.py", "--mcp"]]
+    assert Settings.gather().auth == ("ada", "flag")
 
 
 def test_wrong_files_are_named_and_pages_built_before_torch_is_imported(tmp_path: Path):

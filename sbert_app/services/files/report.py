@@ -313,6 +313,7 @@ class ScoreSummary:
         unknown: the rows with a sentence without a token that the model knows.
         unscored: the rows that have text but no score, because a sentence is unknown or its vector
             is not finite.
+        not_finite: the rows with text whose cosine is not finite, whether or not a sentence is unknown.
         truncated: the rows with a sentence whose end a model has not read.
         language: the language of the first rows, if the model was trained on another one.
         encoded: the sentences that the encoder has read, without repeated ones.
@@ -338,6 +339,7 @@ class ScoreSummary:
     truncated: int = 0
     unknown: int = 0
     unscored: int = 0
+    not_finite: int = 0
     language: str = ""
     encoded: int = 0
     guarded: int = 0
@@ -362,7 +364,7 @@ class ScoreSummary:
             "with a gold score or label that is not understood": self.bad_gold,
             "malformed": self.malformed,
             "without a token that the model knows": self.unknown,
-            "without a finite score": self.unscored - self.unknown,
+            "without a finite score": self.not_finite,
             "cut, as they are longer than the model reads": self.truncated,
         }
         return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count > 0)

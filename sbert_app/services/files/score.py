@@ -287,7 +287,7 @@ class _Scoring:
             self._report(done / total * len(chunk))
 
         watch = Watch.of(report, self.watch.should_stop)
-        cosine, cross, pair_notes, unknown = self.scorer.score(firsts, seconds, watch)
+        cosine, cross, pair_notes, unknown, not_finite = self.scorer.score(firsts, seconds, watch)
         parts = [cosine] if cross is None else [cosine, cross]
         # (1 or 2, rows), NaN for rows without both sentences.
         scores = np.full((len(parts), len(chunk)), np.nan, dtype=np.float32)
@@ -308,6 +308,7 @@ class _Scoring:
         summary.scored += len(complete) - unscored
         summary.unscored += unscored
         summary.unknown += unknown
+        summary.not_finite += not_finite
         summary.missing_text += len(chunk) - len(complete)
         # The notes of `PairScorer` on sentences that are cut have this word.
         summary.truncated += sum("cut " in note for note in pair_notes.values())
@@ -377,7 +378,7 @@ class PairScorer:
 
     def score(
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
-    ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
+    ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int, int]:
         """Scores N pairs.
 
         Scores that are not finite are NaN. Both scores are NaN if the cosine is not finite and,
@@ -385,8 +386,8 @@ class PairScorer:
 
         Returns:
             The cosines, float32 (N,); the scores of the cross-encoder, float32 (N,), None without
-            one; notes by the positions of pairs; and the number of pairs with a sentence without
-            known tokens.
+            one; notes by the positions of pairs; the number of pairs with a sentence without known
+            tokens; and the number of pairs whose cosine is not finite.
         """
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         # Each distinct sentence is encoded once. ``rows`` are the positions of the sentences among
@@ -426,6 +427,7 @@ class PairScorer:
             if cut := _sides(states[:, at] == CUT):
                 _add_note(notes, at, f"{cut} cut at {self.encoder.max_length or 0:,} tokens")
         is_left_out = ~np.isfinite(cosine)
+        not_finite = int(is_left_out.sum())
         for at in np.flatnonzero(is_left_out).tolist():
             # An endpoint may refuse a sentence, for example because it is too long.
             refusals = []
@@ -440,7 +442,7 @@ class PairScorer:
             is_left_out |= is_unknown
         cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
-            return cosine, None, notes, unknown_pairs
+            return cosine, None, notes, unknown_pairs, not_finite
         predicting = watch.part(0.5, 1)
         cut_pairs = set[tuple[str, str]]()
         report = ReadReport(cut=cut_pairs)
@@ -455,4 +457,4 @@ class PairScorer:
         for at in np.flatnonzero(is_not_finite).tolist():
             _add_note(notes, at, "the cross-encoder gives no finite score")
         scores = np.where(is_left_out | is_not_finite, np.float32(np.nan), scores)
-        return cosine, scores, notes, unknown_pairs
+        return cosine, scores, notes, unknown_pairs, not_finite

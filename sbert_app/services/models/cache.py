@@ -216,7 +216,7 @@ class ModelCache:
             return None
         try:
             # The other settings do not change the pooling, and `get` refuses prompts by role.
-            return self.get(ModelName(model.name, pooling=model.pooling), VectorModel).pooling
+            return self.get(model.weights.with_pooling(model.pooling), VectorModel).pooling
         except InputError:
             return None
 

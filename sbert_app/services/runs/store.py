@@ -127,12 +127,7 @@ class RunStore:
 
         Raises RunNotFoundError if ``cursor`` is not the id of a run.
         """
-        ids = self._ids()
-        if cursor:
-            # Raises RunNotFoundError.
-            self._run_folder(cursor)
-            ids = ids[ids.index(cursor) + 1 :]
-        return list(self._read(ids[:limit]))
+        return list(self._read(self._older(cursor)[:limit]))
 
     def recent(self, also: Collection[str] = (), limit: int = PICKED) -> Sequence[Run]:
         """The newest runs, all runs at work, and ``also``, the newest first. Quick with any number of runs."""
@@ -146,9 +141,9 @@ class RunStore:
         selected = {*ids[:limit], *at_work, *also}
         return self._read([run_id for run_id in ids if run_id in selected])
 
-    def count(self) -> int:
-        """The number of runs."""
-        return len(self._ids())
+    def count(self, cursor: str = "") -> int:
+        """The number of runs. With ``cursor``, as `list`."""
+        return len(self._older(cursor))
 
     def damaged(self) -> Sequence[UserFacingError]:
         """The errors of the runs that the last `list` left out."""
@@ -170,6 +165,15 @@ class RunStore:
             is_settled = time.time() - changed > 1
             self._order = (changed if is_settled else None, ids)
         return ids
+
+    def _older(self, cursor: str) -> Sequence[str]:
+        """The ids of the runs older than the run ``cursor``, or of all runs for "", the newest first."""
+        ids = self._ids()
+        if not cursor:
+            return ids
+        # Raises RunNotFoundError.
+        self._run_folder(cursor)
+        return ids[ids.index(cursor) + 1 :]
 
     def _read(self, ids: Sequence[str]) -> Sequence[Run]:
         """The runs of these ids, without damaged ones. A run that is not at work is read again if it has changed."""

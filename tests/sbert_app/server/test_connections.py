@@ -1,13 +1,17 @@
 """`server/run.py`: a connection is closed whose header does not come, or whose answer is not read; ports."""
 
+import asyncio
 import errno
 import socket
 import threading
 from collections.abc import Iterator
+from ipaddress import ip_network
+from unittest.mock import Mock
 
 import pytest
 import uvicorn
 from fastapi import FastAPI, Response
+from uvicorn.server import ServerState
 from waiting import wait_until
 
 from sbert_app.server import run
@@ -80,6 +84,23 @@ def test_an_answer_that_is_read_arrives_whole(port):
         while piece := connection.recv(1 << 20):
             received += len(piece)
     assert received > LARGE
+
+
+def test_a_peer_without_an_address_is_accepted_behind_proxies(monkeypatch):
+    monkeypatch.setattr(LimitedConnection, "_proxies", (ip_network("10.0.0.0/8"),))
+    config = uvicorn.Config(FastAPI(), http=LimitedConnection)
+    config.load()
+
+    async def connect() -> str | None:
+        connection = LimitedConnection(config, ServerState(), {})
+        transport = Mock(asyncio.Transport)
+        transport.get_extra_info.return_value = None
+        connection.connection_made(transport)
+        address = connection._address
+        connection.connection_lost(None)
+        return address
+
+    assert asyncio.run(connect()) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`server/events.py`: an address has a bounded queue of events, and messages that nobody reads are dropped."""
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -107,6 +108,16 @@ def test_an_event_that_begins_before_its_id_is_known_does_not_wait():
     assert waiting.count("10.0.0.7") == 0
 
 
+def test_an_event_that_begins_after_it_was_counted_is_forgotten(monkeypatch):
+    waiting = WaitingEvents()
+    waiting.add("late", "10.0.0.7")
+    monkeypatch.setattr(events, "WAITING_SECONDS", 0.0)
+    assert waiting.count("10.0.0.7") == 0
+    waiting.begin("late")
+    waiting.count("10.0.0.7")
+    assert not waiting._early
+
+
 def test_an_event_that_comes_while_a_reader_ends_can_be_read_by_the_next():
     ended = asyncio.Event()
 
@@ -147,3 +158,41 @@ def test_an_event_that_comes_while_a_reader_ends_can_be_read_by_the_next():
         return await reader, await ask("GET", READ)
 
     assert asyncio.run(visit()) == (200, 200)
+
+
+def test_the_messages_of_every_session_are_dropped_to_the_end(monkeypatch):
+    monkeypatch.setattr(events, "UNREAD_SECONDS", 0.0)
+    ended: list[str] = []
+
+    async def gradio(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == READ:
+            try:
+                # Only this task refers to the future.
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.append(scope["query_string"].decode())
+        else:
+            await send({"type": "http.response.body", "body": b'{"event_id": "1"}'})
+
+    app = BoundedEvents(gradio, WaitingEvents())
+
+    async def ask(session: str) -> None:
+        async def receive() -> dict[str, Any]:
+            body = json.dumps({"session_hash": session}).encode()
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            """Discards the answer."""
+
+        scope = {"type": "http", "method": "POST", "path": JOIN, "headers": []}
+        await app({**scope, "client": ("10.0.0.7", 1)}, receive, send)
+
+    async def visit() -> list[str]:
+        await ask("first")
+        await ask("second")
+        await asyncio.sleep(0.05)
+        gc.collect()
+        return list(ended)
+
+    assert asyncio.run(visit()) == []
+    assert sorted(ended) == ["session_hash=first", "session_hash=second"]

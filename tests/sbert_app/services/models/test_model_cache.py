@@ -185,6 +185,13 @@ def test_a_model_that_is_not_downloaded_yet_is_not_opened_for_its_pooling(tmp_pa
     assert models.own_pooling("org/some-model") is None
 
 
+def test_the_pooling_of_a_model_is_asked_of_the_weights_that_the_name_states(home):
+    models = ModelCache(home)
+    assert models.own_pooling("scratch:1x32?dtype=bfloat16&dim=8:max") == "max"
+    assert models.has("scratch:1x32?dtype=bfloat16")
+    assert not models.has("scratch:1x32")
+
+
 def test_what_a_model_has_to_be_is_asked_by_type(home):
     models = ModelCache(home)
     assert type(models.get("tfidf", Model)).__name__ == "TfIdf"
