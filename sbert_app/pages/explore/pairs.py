@@ -203,6 +203,8 @@ class _PairsTab:
             return {
                 self.duplicates.status: status,
                 self.counts: count_of_corpus(corpus, duplicates),
+                # The file of an earlier comparison.
+                self.download_shared: hidden(),
                 **self._files(corpus, duplicates, folder),
             }
         other = self._other(against, require_open(open_corpus), watch)
@@ -214,6 +216,8 @@ class _PairsTab:
                 nearest, rows, corpus, other.corpus, threshold
             ),
             self.download_kept: hidden(),
+            # The groups of an earlier search within the corpus.
+            self.download_all: hidden(),
             self.download_shared: hidden(),
             self.compared: (open_corpus, against),
         }
