@@ -16,7 +16,7 @@
 
   // Bulk and Train: a state has no value in the browser, so an element has the id of what is shown. What was chosen for
   // a file holds for no other; the models stay.
-  const OF_FILE = ["sentences", "file", "bulk-columns-1", "bulk-columns-2", "bulk-columns-target", "bulk-threshold"];
+  const OF_FILE = ["sentences", "file", "bulk-columns-1", "bulk-columns-2", "bulk-columns-target", "bulk-columns-read-as", "bulk-threshold"];
   window.rememberJob = () => {
     const status = document.querySelector("#status [data-job]");
     const shown = new URLSearchParams(location.search).get("job") || "";

@@ -35,7 +35,7 @@ def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Call
     """Yields a function that says whether a signal to end has come, such as Ctrl-C.
 
     The second signal interrupts the block at once. The first one does so only while ``at_once()`` is
-    true, when there are no results to keep.
+    true, when nothing would be lost.
     """
     has_come = False
 

@@ -211,7 +211,7 @@ def encode(
 
 
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
-    """Returns the criterion of a threshold, or None if there is no threshold.
+    """Returns the criterion of a threshold, or None without a threshold.
 
     Raises InputError if the threshold is malformed, if the outputs need one, or if two of them are
     the same file.

@@ -258,7 +258,7 @@ def dots(
         mode: str = "markers",
         **options: Any,
     ) -> None:
-        """Marks each row that has a value. Without any value there is no entry in the legend either."""
+        """Marks each row that has a value. Without any value, the legend has no entry either."""
         if any(value is not None for value in values):
             figure.add_scatter(
                 x=values,

@@ -48,6 +48,9 @@ def test_which_model_which_threshold_and_the_file_scored_take_six_clicks(open_pa
     for column, role in (("frage_a", "1"), ("frage_b", "2"), ("gleich", "target")):
         expect(page.locator(f"#threshold-panel select[data-column={column}]")).to_have_value(role)
 
+    read_as = page.locator("#threshold-columns-read-as input")
+    read_as.fill("1:1, 0:0")
+    read_as.blur()
     click(page.locator("#threshold-model input"))
     click(page.locator("#threshold-model").get_by_role("option", name="GloVe average, 50 d"))
     click(page.locator("#find-threshold"))
@@ -67,6 +70,8 @@ def test_which_model_which_threshold_and_the_file_scored_take_six_clicks(open_pa
     asked = float(re.search(r"bulk-threshold=([\d.]+)", page.url)[1])
     expect(page.locator("#bulk-panel")).to_contain_text("support.csv")
     expect(page.locator("#bulk-panel select[data-column=gleich]")).to_have_value("target")
+    expect(page.locator("#bulk-columns-read-as input")).to_have_value("1:1, 0:0")
+    expect(page).to_have_url(re.compile("bulk-columns-read-as="))
     click(page.locator("#score"))
     expect(page.locator("#status")).to_contain_text("210 of 210 pairs scored")
     expect(page.locator("#cut input[type=number]")).to_have_value(f"{asked:g}")

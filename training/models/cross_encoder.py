@@ -275,7 +275,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
         )
     if model.config.pad_token_id is None:
         # transformers computes the score from the last token that is not padding, and refuses a
-        # batch if there is no padding token. No token has the number -1.
+        # batch if the config does not name one. No token has the number -1.
         model.config.pad_token_id = -1
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
     pair_tokenizer = PairTokenizer(tokenizer, longest, form=form)

@@ -129,7 +129,7 @@ class EndpointModel(VectorModel):
         """Requests the vectors of texts, in smaller requests if the server refuses them together.
 
         A text that is refused alone gets NaN, and the server's message is collected in ``refused``.
-        InputError if there is no ``refused`` to collect it in.
+        Without ``refused``, the first such text raises InputError.
         """
         if should_stop is not None and should_stop():
             raise StoppedError

@@ -69,7 +69,7 @@ def read_json(file: Path) -> Any:
 
 
 def read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Reads the JSON object in ``file``. Returns ``default`` if there is no file; InputError without a default."""
+    """Reads the JSON object in ``file``. A missing file gives ``default``, or InputError without one."""
     if not file.exists():
         if default is None:
             raise InputError(f"{file} is missing; fetch the model again")

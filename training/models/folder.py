@@ -170,7 +170,7 @@ class ModelFormat:
     def with_prompt(self, prompt: str | None, name: str | None, model: str) -> ModelFormat:
         """Returns the format with a prompt, given as text ("" for none) or by name.
 
-        InputError, with the name of the ``model``, if there is no such prompt.
+        InputError, with the name of the ``model``, if the format does not name this prompt.
         """
         if prompt is not None and name is not None:
             raise InputError("give the prompt itself or its name, not both")
@@ -406,7 +406,7 @@ class ModelFolder:
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
         """Returns the folder with the config and weights of the base, found by its name or beside the adapter.
 
-        InputError if there is no such base.
+        InputError if the base is found in neither place.
         """
         try:
             resolved = model_folder(self.base, home, fetch)

@@ -133,7 +133,7 @@ class TfIdf(SparseModel):
         from scipy.sparse import csr_matrix
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        # scikit-learn raises an error if there are no words.
+        # scikit-learn raises an error for an empty vocabulary.
         if not any(re.search(WORD_PATTERN, sentence) for sentence in sentences):
             return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
         starts = steps(range(0, len(sentences), PROGRESS_EVERY), on_progress, should_stop)
@@ -189,7 +189,7 @@ def bm25_weights(
     from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import CountVectorizer
 
-    # scikit-learn raises an error if there are no words.
+    # scikit-learn raises an error for an empty vocabulary.
     if not any(re.search(WORD_PATTERN, document) for document in documents):
         empty = np.zeros((len(queries) + len(documents), 0), dtype=np.float32)
         return csr_matrix(empty[: len(queries)]), csr_matrix(empty[len(queries) :])

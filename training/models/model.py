@@ -269,7 +269,7 @@ class PairModel(Model):
             return self._compute_scores(rows, batch_size, should_stop, on_rows)
 
         parts = (self._read_pairs(listed, start) for start in range(0, len(listed), CHUNK))
-        # np.concatenate needs an array, even if there are no pairs.
+        # np.concatenate needs at least one array, and an empty input gives none.
         scores = [np.empty(0, dtype=np.float32)]
         with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
             scores += compute_chunks(parts, compute, report, progress, len(listed))

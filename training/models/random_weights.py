@@ -64,7 +64,7 @@ def random_parts(
 ) -> EncoderParts:
     """Makes the parts of ``scratch:`` with random weights. A transformer uses the default model's tokenizer.
 
-    InputError if there is no such network.
+    InputError if ``name`` is not a network that can start from random weights.
     """
     if name.name in WORD_ENCODERS:
         return random_word_parts(name.name, vocabulary_of, seed, home)

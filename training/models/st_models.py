@@ -462,7 +462,7 @@ class SparseEncoder(STModel, SparseModel):
     ) -> csr_matrix:
         """Encodes sentences: sparse float32 (N, V), in their order. ``vocabulary`` names the columns."""
         listed = texts(sentences)
-        # vstack needs a block, even if there are no sentences.
+        # vstack needs at least one block, and an empty input gives none.
         blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
             output = self._compute(listed[start : start + BATCH], save_to_cpu=True)

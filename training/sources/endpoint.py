@@ -112,7 +112,7 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
     body = {"model": endpoint.model, "input": texts, "encoding_format": "base64"}
     try:
         async with httpx2.AsyncClient(headers=headers, timeout=None) as client:
-            # After the attempt without a delay there is no other.
+            # None marks the last attempt.
             for delay in (*DELAYS, None):
                 async with client.stream("POST", url, json=body) as response:
                     if response.status_code == httpx2.codes.OK:

@@ -115,8 +115,8 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
 def download(repo: Repo, pick: Pick) -> Path:
     """Downloads from the Hub into the local cache, and returns the snapshot.
 
-    ConnectionError if the Hub cannot be reached, FileNotFoundError if there is no such repository,
-    each with the reason in words. InputError from ``pick``, before anything is downloaded, if
+    ConnectionError if the Hub cannot be reached, FileNotFoundError if it does not have the
+    repository, each with the reason in words. InputError from ``pick``, before anything is downloaded, if
     nothing in the repository can be used.
     """
     from huggingface_hub import constants
@@ -203,7 +203,7 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
 
 
 def pick_model(name: str, listing: list[str]) -> list[str]:
-    """Selects configuration, tokenizer and safetensors weights. InputError if there are no such weights."""
+    """Selects configuration, tokenizer and safetensors weights. InputError if safetensors weights are missing."""
     picked = []
     for file in listing:
         if any(fnmatchcase(file, pattern) for pattern in MODEL_FILES):
@@ -270,7 +270,7 @@ def push_folder(
         words = in_one_line(error).replace(token, "…")
         raise InputError(reasons.get(status, f"the Hub refused {repo}: {words}")) from None
     except (errors.HTTPError, OSError, ValueError) as error:
-        # There is no connection, the disk is full, or another server has answered.
+        # The connection failed, the disk is full, or another server has answered.
         words = in_one_line(error).replace(token, "…")
         raise InputError(f"the model could not be pushed to {repo}: {words}") from None
     return f"{endpoint()}/{repo}"

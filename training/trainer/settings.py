@@ -105,7 +105,7 @@ class Setting(NamedTuple):
     # bool, int, float or str; also str for several words with commas.
     type: type
     default: Any
-    # The default in words; empty for a flag, and if there is no default.
+    # The default in words; empty for a flag and for a setting without a default.
     words: str
     option: str
     metavar: str | None

@@ -299,7 +299,7 @@ def _differences(
     steps: float | None,
     data: str,
 ) -> list[str] | None:
-    """Returns the fields that differ from the settings of the figure; None if there is no figure to repeat."""
+    """Returns the fields that differ from the settings of the figure; None without a figure to repeat."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
     if table is None:

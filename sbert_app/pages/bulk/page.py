@@ -231,9 +231,11 @@ class _Page:
                 [self.status, self.go, self.halt],
                 **event_options(),
             )
-        # The columns and the models are kept in the address, from which `visit` reads them.
+        # The columns, their reading and the models are kept in the address, from which `visit` reads
+        # them.
         for event, fields in (
             (self.panel.role_event.then, self.panel.columns),
+            (self.panel.read_as.change, [self.panel.read_as]),
             ([picker.change for picker in models], models),
         ):
             names = [field.elem_id for field in fields]
@@ -298,8 +300,11 @@ class _Page:
             # An address may name columns of another file.
             if first and {"", *table.columns, NO_JUDGEMENT}.issuperset((first, second, target)):
                 columns = (first, second, target)
+            read_as = query.get(self.panel.read_as.elem_id, "")
             # Models in the address come before the models of the job.
-            yield common | self._of_job(job, table, columns) | self.models.unchanged(*models)
+            yield (
+                common | self._of_job(job, table, columns, read_as) | self.models.unchanged(*models)
+            )
             if job.state != State.OPENED:
                 # Score has been pressed.
                 yield from self._watch(job, table, threshold)
@@ -354,10 +359,8 @@ class _Page:
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
-        update = self._of_job(job, table, file.columns) | self._job_list([job.id, *job_ids])
-        if file.read_as:
-            update[self.panel.read_as] = gr.update(value=file.read_as)
-        return update
+        update = self._of_job(job, table, file.columns, file.read_as)
+        return update | self._job_list([job.id, *job_ids])
 
     def _open_copy(
         self, path: Path, encoding: str | None = None, sheet: str | None = None
@@ -473,11 +476,18 @@ class _Page:
         except StoppedError:
             yield self._failed("stopped before the first row")
 
-    def _of_job(self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None) -> Update:
+    def _of_job(
+        self,
+        job: ScoreJob,
+        table: OpenedTable,
+        columns: Chosen | None = None,
+        read_as: str = "",
+    ) -> Update:
         """Returns the update that shows a job and says what to do next.
 
         A scored job is shown with the columns of its scores. Otherwise a person has chosen
-        ``columns``, or the table's own reading decides.
+        ``columns``, or the table's own reading decides. ``read_as`` is the scale of the scores or
+        the values of the labels, as a person has typed them.
         """
         reading = read_by(table, columns or columns_of(table.reading))
         if has_question(reading):
@@ -494,7 +504,7 @@ class _Page:
             pair = summary.columns
             columns = (pair.sentence1, pair.sentence2, pair.score or pair.label or "")
         return {
-            **self._of_table(table, columns, job.encoding or "", is_scored=summary is not None),
+            **self._of_table(table, columns, job.encoding or "", read_as, summary is not None),
             **self.models.of_job(job.model, job.pooling, job.cross_encoder),
             self.job: job.id,
             self.status: results.of_job(lead(hint), job.id),
@@ -505,6 +515,7 @@ class _Page:
         table: OpenedTable,
         columns: Chosen | None = None,
         encoding: str = "",
+        read_as: str = "",
         is_scored: bool = False,
     ) -> Update:
         """Returns the update that shows a table without results. Without ``columns``, its own reading decides."""
@@ -516,7 +527,7 @@ class _Page:
             **self._empty(),
             self.table: table,
             self.job: None,
-            **self.panel.of(table, columns, encoding, is_open=is_unfolded, remark=remark),
+            **self.panel.of(table, columns, encoding, read_as, is_unfolded, remark),
             **self._buttons(running=False),
         }
 

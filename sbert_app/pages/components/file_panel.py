@@ -147,6 +147,9 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
         role: a key of `CHOICES`, or `UNUSED`.
     """
     by_role = dict(zip(CHOICES, columns, strict=True))
+    if by_role.get(role) == column:
+        # Such as a second "none of them".
+        return columns
     old_role = next((key for key, name in by_role.items() if name == column), None)
     if role in by_role:
         last_column = by_role[role]

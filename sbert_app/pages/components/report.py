@@ -136,7 +136,7 @@ def of_page(
                 choices[control.label] = text
         rendered = {}
         for heading, parts in sections.items():
-            # A part that is no component is HTML already.
+            # A part is a component, or HTML already.
             rendered[heading] = [html.get(part, part) for part in parts]
         return Report(title, choices, rendered)
 

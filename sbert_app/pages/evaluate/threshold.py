@@ -206,11 +206,15 @@ def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
     """
     query: dict[str, str] = {}
     if file:
-        # The last input, the reading of scores or labels, has no place in an address of Bulk.
-        encoding, sheet, *columns, _ = how
+        encoding, sheet, *reading = how
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
-        names = ("bulk-columns-1", "bulk-columns-2", "bulk-columns-target")
-        query |= dict(zip(names, columns, strict=True))
+        names = (
+            "bulk-columns-1",
+            "bulk-columns-2",
+            "bulk-columns-target",
+            "bulk-columns-read-as",
+        )
+        query |= dict(zip(names, reading, strict=True))
 
     def link(model: ModelName, choice: Choice) -> str:
         # Bulk scores with models of vectors only.

@@ -182,7 +182,7 @@ def map_status(
 
     Args:
         run: the name of the run whose model is on the second map, its base, and is_base: whether
-            the first map is of the base. None if there is no run.
+            the first map is of the base. None without a run.
     """
     titles = ""
     if len(result.maps) == 2:

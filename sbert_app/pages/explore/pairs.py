@@ -42,8 +42,8 @@ MAX_PAIRS_SHOWN = 200
 THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
 # The number of sentences that are listed of a group of duplicates.
 MOST_OF_GROUP = 5
-# The number of hubs and outliers in the tables, and of the remotest sentences if there is no
-# outlier.
+# The number of hubs and outliers in the tables, and of the remotest sentences, which are listed
+# when none is an outlier.
 MAX_UNUSUAL = 200
 MOST_REMOTE = 10
 PRESS_PAIRS = messages.note("Press the button to compare each sentence with all others.")
@@ -203,6 +203,8 @@ class _PairsTab:
             return {
                 self.duplicates.status: status,
                 self.counts: count_of_corpus(corpus, duplicates),
+                # The file of an earlier comparison.
+                self.download_shared: hidden(),
                 **self._files(corpus, duplicates, folder),
             }
         other = self._other(against, require_open(open_corpus), watch)
@@ -214,6 +216,8 @@ class _PairsTab:
                 nearest, rows, corpus, other.corpus, threshold
             ),
             self.download_kept: hidden(),
+            # The groups of an earlier search within the corpus.
+            self.download_all: hidden(),
             self.download_shared: hidden(),
             self.compared: (open_corpus, against),
         }

@@ -190,7 +190,7 @@ def chapters() -> dict[str, list[Lesson]]:
 
 
 def lesson_number(text: str | None) -> int:
-    """The lesson number in a link; 1 if there is no such lesson."""
+    """The lesson number in a link; 1 for any other text."""
     numbers = {str(lesson.number) for lesson in lessons()}
     return int(text) if text in numbers else 1
 

@@ -120,7 +120,7 @@ def address_for_others(page: str, server_host: str) -> str | None:
             probe.connect(("192.0.2.1", 9))
             host = probe.getsockname()[0]
     except OSError:
-        # There is no network.
+        # The machine is offline.
         host = socket.gethostname()
     netloc = host if parts.port is None else f"{host}:{parts.port}"
     return parts._replace(netloc=netloc).geturl()
@@ -147,7 +147,7 @@ def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The lesson numbers in a text such as "4,8,9", ascending, each once. InputError if there is no such lesson."""
+    """The lesson numbers in a text such as "4,8,9", ascending, each once. InputError for an unknown lesson."""
     numbers = {str(lesson.number) for lesson in lessons()}
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:

@@ -280,7 +280,7 @@ class RunPanel:
             self.list_tools: bool(runs),
             self.stop: run is not None and state in AT_WORK and not run.is_stopping,
             self.resume: is_idle and state != State.FINISHED,
-            self.export: run is not None and state != State.RUNNING and run.has_model,
+            self.export: run is not None and state not in AT_WORK and run.has_model,
             self.delete: is_idle,
             self.more: is_open,
             self.report: is_open,

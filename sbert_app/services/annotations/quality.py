@@ -220,7 +220,7 @@ def ceiling(project: Project) -> Estimate | None:
             continue
         first_scores = np.array([first[pair] for pair in shared])
         second_scores = np.array([second[pair] for pair in shared])
-        # Only the value and the influence are used, so there is no need for resamples.
+        # Only the value and the influence are used, which do not need resamples.
         between = correlation(first_scores, second_scores, resamples=1)
         if np.isnan(between.value):
             continue

@@ -478,7 +478,7 @@ def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
 
     with torch.inference_mode():
         states = torch.from_numpy(hidden)[None].to(encoder.device)  # (1, T, H)
-        # No mask, as there is no padding. An encoder with ?dim= returns the first dimensions.
+        # One sentence is not padded, so it needs no mask. An encoder with ?dim= returns the first dimensions.
         vectors = encoder.pool(states, None)  # (1, all dimensions)
         return vectors[0, : encoder.dimension].cpu().numpy()
 

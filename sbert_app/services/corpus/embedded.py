@@ -279,7 +279,7 @@ def encode_to_file(
 
 
 def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """A complete file of vectors of this shape, mapped read-only; None if there is no such file."""
+    """A complete file of vectors of this shape, mapped read-only; None if it is missing or incomplete."""
     try:
         if path.stat().st_size != shape[0] * shape[1] * BYTES:
             return None

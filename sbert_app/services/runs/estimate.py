@@ -294,7 +294,7 @@ class TrainingRate(NamedTuple):
 
 
 def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
-    """The rate of the newest run of the same kind as a run of ``config``; None if there is no such run.
+    """The rate of the newest run of the same kind as a run of ``config``; None without such a run.
 
     ``runs`` are sorted, the newest first. A run is of the same kind if base, data, objective and
     the settings that make steps fast or slow are the same, and its batches are at most twice as

@@ -104,7 +104,7 @@ class RemoteRun:
         return self.poll(end=None)
 
     def poll(self, end: State | None) -> tuple[Changes, RunResult | None]:
-        """The changes of the next half second; once there are no more, the result, or the error of the run.
+        """The changes of the next half second, and after the last of them the result or the error of the run.
 
         With ``end`` the run is asked to end in this state.
         """

@@ -1,6 +1,9 @@
 """`pages/bulk/page.py`, the handlers: a file becomes a job, which another visit finds again."""
 
+import re
+from html import unescape
 from types import SimpleNamespace
+from urllib.parse import parse_qs, urlsplit
 
 import gradio as gr
 import pytest
@@ -8,11 +11,13 @@ from bag_encoder import AnyModel
 
 from sbert_app.pages.bulk.models import USUAL_MODELS
 from sbert_app.pages.bulk.page import _Page
+from sbert_app.pages.evaluate import threshold
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_MODEL
+from training.names import ModelName
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +133,17 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     )
     page.delete([job])
     assert "no longer kept" in merged(visit(page, job=job))[page.status]
+
+
+def test_the_link_of_a_threshold_opens_the_file_as_it_was_read_there(page, pairs):
+    how = ("", "", "sentence1", "sentence2", "label", "1:1, 0:0")
+    link = threshold._use(page.services, str(pairs), how)
+    choice = SimpleNamespace(threshold=SimpleNamespace(value=0.5))
+    address = re.search(r'href="([^"]*)"', link(ModelName.parse(DEFAULT_MODEL), choice))[1]
+    query = parse_qs(urlsplit(unescape(address)).query)
+    shown = merged(visit(page, **{name: values[0] for name, values in query.items()}))
+    assert [shown[field] for field in page.panel.columns] == ["sentence1", "sentence2", "label"]
+    assert shown[page.panel.read_as]["value"] == "1:1, 0:0"
 
 
 def test_every_update_is_among_the_outputs_of_its_event(page, pairs):

@@ -6,6 +6,7 @@ import gradio as gr
 import pytest
 from paths import linked_home
 
+from sbert_app.pages.explore.open_corpus import OpenCorpus
 from sbert_app.pages.explore.page import CorpusChoice, _ExplorePage
 from sbert_app.pages.explore.pairs import _PairsTab
 from sbert_app.services.background.watch import UNWATCHED
@@ -13,6 +14,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.settings import Settings
 from training.errors import InputError
+from training.names import ModelName
 from training.sources import hub
 
 
@@ -57,3 +59,20 @@ def test_a_link_begins_no_download(home, tmp_path, monkeypatch, source, data, mo
     )
     assert f"Not on this machine yet: {missing}. Press Open" in update[page.tab.status]
     assert update[page.fold].open
+
+
+def test_the_downloads_belong_to_the_last_search_of_duplicates(home, tmp_path, monkeypatch):
+    services = Services.start(Settings(home=linked_home(home, tmp_path)))
+    file = tmp_path / "mine.csv"
+    file.write_text("sentence\na dog runs\na dog runs fast\nsome birds fly\n")
+    corpus = services.embeddings.add(Corpus.from_file(file))
+    opened = OpenCorpus(corpus, ModelName.parse("scratch:1x32"))
+    with gr.Blocks():
+        tab = _PairsTab(services, _ExplorePage(services).shared)
+    monkeypatch.setattr(tab, "_other", lambda *_: opened.embed(services.embeddings))
+    downloads = (tab.download_kept, tab.download_all, tab.download_shared)
+
+    within = tab.find_duplicates(UNWATCHED, opened, "", 0.9)
+    assert [within[download]["visible"] for download in downloads] == [True, True, False]
+    compared = tab.find_duplicates(UNWATCHED, opened, "other", 0.9)
+    assert [compared[download]["visible"] for download in downloads] == [False, False, True]

@@ -91,6 +91,8 @@ def test_two_columns_swap_roles_when_one_takes_the_role_of_the_other(panel, uplo
     assert columns(panel, shown) == ["text1", "text2", "-"]
     assert not shown[panel.read_as]["visible"]
     assert with_role(("text1", "text2", "other"), "text1", "unused") == ("text2", "", "other")
+    # "none of them", said twice.
+    assert with_role(("text1", "text2", "-"), "-", "target") == ("text1", "text2", "-")
 
 
 def test_a_class_of_single_sentences_may_be_another_column(services, panel, upload):

@@ -498,6 +498,17 @@ def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):
     assert len(files) == 2, "a visitor's download is not that of another"
 
 
+def test_a_queued_run_with_a_model_is_not_offered_for_export(services, panel):
+    store = services.jobs.store
+    run = finished(store)
+    (run.folder / "model").mkdir()
+    (run.folder / "model/modules.json").write_text("[]")
+    assert panel._visibility(run, [run])[panel.export]
+    queued = replace(run, record=replace(run.record, state="queued"))
+    # A run at work cannot be exported.
+    assert not panel._visibility(queued, [queued])[panel.export]
+
+
 def test_the_run_at_work_is_followed_unless_another_is_opened(services):
     store = services.jobs.store
     old = finished(store, "old")

@@ -136,7 +136,7 @@ def _rows_at_once(path: Path, schema: Any) -> int:
             for chunk in column.chunks:
                 values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
                 lengths = pc.binary_length(values)
-                # The maximum is None if there are no values.
+                # The maximum of an empty chunk, or of nulls alone, is None.
                 longest = max(longest, pc.max(lengths).as_py() or 0)
         if longest > LONGEST_CELL_BYTES:
             raise InputError(

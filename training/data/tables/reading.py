@@ -538,7 +538,7 @@ class _Reader:
         """Finds the columns of judgements of pairs, or the column of classes of single sentences."""
         roles = {role for role, _ in self.roles.values()}
         if roles.isdisjoint((SENTENCE1, SENTENCE2, ANCHOR)):
-            # There are no pairs or triplets.
+            # A judgement of single sentences is a class.
             self._find_classes()
             return
         rest = [column for column in self.rows if column not in self.roles]
