@@ -143,7 +143,8 @@ def _take(page: Page, shot: Shot, base: str) -> None:
     page.set_default_timeout(120_000)
     expect.set_options(timeout=120_000)
     page.goto(base + shot.path)
-    page.wait_for_selector(".card, table, .js-plotly-plot, .waiting")
+    # The first of them may be folded away.
+    page.wait_for_selector(".card, table, .js-plotly-plot, .waiting", state="attached")
     shot.before(page)
     page.wait_for_selector(shot.ready)
     # Figures finish drawing in this time.
