@@ -96,12 +96,12 @@ class Shot:
 
 SHOTS = (
     Shot("compare", "/", "#answer .decides", whole=True),
-    Shot("compare-dark-phone", "/", "#answer .card", width=390, height=844, dark=True),
-    Shot("many", "/", "#cosine-matrix .js-plotly-plot", many, height=1500),
-    Shot("bulk", "/bulk", ".js-plotly-plot", height=1500),
+    Shot("compare-dark-phone", "/", "#answer .decides", width=390, height=844, dark=True),
+    Shot("many", "/", "#cosine-matrix .js-plotly-plot", many, whole=True),
+    Shot("bulk", "/bulk", ".js-plotly-plot", whole=True),
     Shot("train", "/train", "#curve-measure .js-plotly-plot", train, height=1250),
     Shot("ablation", "/ablation", ".js-plotly-plot", whole=True),
-    Shot("evaluate", "/evaluate", "#scores table", height=1600),
+    Shot("evaluate", "/evaluate", "#scores table", whole=True),
     Shot("threshold", "/evaluate", "#threshold-lines .js-plotly-plot", threshold, whole=True),
     Shot("explore", "/explore", ".nearest", a_point, whole=True),
     Shot("label", "/label", "#label-quality tbody tr", judge, whole=True),
