@@ -105,7 +105,7 @@ SHOTS = (
     Shot("threshold", "/evaluate", "#threshold-lines .js-plotly-plot", threshold, whole=True),
     Shot("explore", "/explore", ".nearest", a_point, whole=True),
     Shot("label", "/label", "#label-quality tbody tr", judge, whole=True),
-    Shot("learn", "/learn?lesson=3", "#result-3 .measured", whole=True),
+    Shot("learn", "/learn?lesson=3", "#figure-3 .js-plotly-plot", whole=True),
 )
 
 
