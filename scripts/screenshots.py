@@ -151,8 +151,9 @@ def _take(page: Page, shot: Shot, base: str) -> None:
     page.wait_for_timeout(1_500)
     picture = Image.open(BytesIO(page.screenshot(full_page=shot.whole)))
     path = FOLDER / f"{shot.name}.png"
+    # The means of what is seen, or the ground would take on a tint.
     few = picture.convert("RGB").quantize(
-        COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE
     )
     few.save(path, optimize=True)
     print(f"{path} {path.stat().st_size // 1024} KB")
