@@ -51,7 +51,9 @@
   function bringIntoSight(row, chosen) {
     if (!row || !chosen || row.dataset.seen === chosen.innerText) return;
     row.dataset.seen = chosen.innerText;
-    row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
+    const start = chosen.offsetLeft - row.offsetLeft;
+    const isInSight = start >= row.scrollLeft && start + chosen.offsetWidth <= row.scrollLeft + row.clientWidth;
+    if (!isInSight) row.scrollLeft = start - (row.clientWidth - chosen.offsetWidth) / 2;
   }
   const ITEM_AT = {
     ArrowRight: (at, count) => (at + 1) % count,

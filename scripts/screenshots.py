@@ -96,16 +96,16 @@ class Shot:
 
 SHOTS = (
     Shot("compare", "/", "#answer .decides", whole=True),
-    Shot("compare-dark-phone", "/", "#answer .card", width=390, height=844, dark=True),
-    Shot("many", "/", "#cosine-matrix .js-plotly-plot", many, height=1500),
-    Shot("bulk", "/bulk", ".js-plotly-plot", height=1500),
+    Shot("compare-dark-phone", "/", "#answer .decides", width=390, height=844, dark=True),
+    Shot("many", "/", "#cosine-matrix .js-plotly-plot", many, whole=True),
+    Shot("bulk", "/bulk", ".js-plotly-plot", whole=True),
     Shot("train", "/train", "#curve-measure .js-plotly-plot", train, height=1250),
     Shot("ablation", "/ablation", ".js-plotly-plot", whole=True),
-    Shot("evaluate", "/evaluate", "#scores table", height=1600),
+    Shot("evaluate", "/evaluate", "#scores table", whole=True),
     Shot("threshold", "/evaluate", "#threshold-lines .js-plotly-plot", threshold, whole=True),
     Shot("explore", "/explore", ".nearest", a_point, whole=True),
     Shot("label", "/label", "#label-quality tbody tr", judge, whole=True),
-    Shot("learn", "/learn?lesson=3", "#result-3 .measured", whole=True),
+    Shot("learn", "/learn?lesson=3", "#figure-3 .js-plotly-plot", whole=True),
 )
 
 
@@ -143,15 +143,17 @@ def _take(page: Page, shot: Shot, base: str) -> None:
     page.set_default_timeout(120_000)
     expect.set_options(timeout=120_000)
     page.goto(base + shot.path)
-    page.wait_for_selector(".card, table, .js-plotly-plot, .waiting")
+    # The first of them may be folded away.
+    page.wait_for_selector(".card, table, .js-plotly-plot, .waiting", state="attached")
     shot.before(page)
     page.wait_for_selector(shot.ready)
     # Figures finish drawing in this time.
     page.wait_for_timeout(1_500)
     picture = Image.open(BytesIO(page.screenshot(full_page=shot.whole)))
     path = FOLDER / f"{shot.name}.png"
+    # The means of what is seen, or the ground would take on a tint.
     few = picture.convert("RGB").quantize(
-        COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE
     )
     few.save(path, optimize=True)
     print(f"{path} {path.stat().st_size // 1024} KB")

@@ -134,12 +134,12 @@ class _Page:
         example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
         self.panel.table.value = example[self.panel.table]
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
-        with gr.Row():
+        with gr.Row(elem_classes="actions"):
             self.as_file = gr.DownloadButton(
-                "Download CSV", visible=False, elem_id="csv", min_width=140
+                "Download CSV", size="sm", visible=False, elem_id="csv"
             )
             self.as_parquet = gr.DownloadButton(
-                "Download Parquet", visible=False, elem_id="parquet", min_width=140
+                "Download Parquet", size="sm", visible=False, elem_id="parquet"
             )
         self.cards = gr.HTML(elem_id="agreement")
         with gr.Row():
