@@ -288,7 +288,8 @@ class Quota:
     @contextmanager
     def held(self, visitor: str) -> Iterator[None]:
         """Takes one during the block. Raises TooManyRequestsError if the visitor already has ``most``."""
-        if self.take(visitor):
+        seconds_to_wait = self.take(visitor)
+        if seconds_to_wait > 0:
             raise TooManyRequestsError(
                 f"{self.most:g} such requests from your address are being worked on; wait until one is answered"
             )

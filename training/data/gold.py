@@ -605,6 +605,7 @@ def _nli_names(texts: set[str]) -> dict[str, str]:
     others = texts - names.keys()
     # "neutral" may also stand among the words of a scale of agreement.
     is_neutral_alone = others and set(names.values()) == {"neutral"}
+    # Such as "duplicate" or "no": labels of a match or of its opposite.
     has_other_labels = any(side_of(text) is not None for text in others)
     if not names or is_neutral_alone or has_other_labels:
         return {}

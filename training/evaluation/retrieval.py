@@ -168,6 +168,8 @@ def evaluate_retrieval(
         data = load_retrieval(data, home)
     depth = max(cutoffs)
     rankings = retriever.search(data.queries, data.documents, depth, **watch)
+    # Each query has at least one document with a grade, and all of these grades are above 0.
+
     # The grades of the documents in the order of the ranking, and in the best order.
     gains = np.zeros((len(rankings), depth))
     best_gains = np.zeros((len(rankings), depth))
@@ -178,6 +180,7 @@ def evaluate_retrieval(
         highest = sorted(grades.values(), reverse=True)
         best_gains[row, : len(highest)] = highest[:depth]
         relevant[row] = sum(grade >= relevant_from for grade in highest)
+    # A gain is 0 where the document has no grade.
     hits = (gains > 0) & (gains >= relevant_from)
     values: dict[str, np.ndarray] = {}
     for k in cutoffs:

@@ -344,6 +344,7 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
         raise InputError(
             f"{data.name} has no pairs that {missing} belong together; pair classification needs both"
         )
+    # These data have one pair of columns.
     [by_similarity] = scores
     results: dict[str, Any] = {figure: {} for figure in PairClassification._fields}
     for similarity, values in by_similarity.items():

@@ -269,6 +269,7 @@ def prompt_advice(name: str, folder: Path, prompts: Mapping[str, str]) -> str:
     for quoted in _CARD_PROMPTS:
         if all(_is_quoted(prompt.strip(), text) for prompt in quoted):
             expected = " or ".join(f'"{prompt}"' for prompt in quoted)
+            # A card that names one prompt has it for queries only.
             where = "every sentence" if len(quoted) > 1 else "a query"
             return f"{name} expects {expected} before {where}, as its model card says; give it as the prompt"
     return ""

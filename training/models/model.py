@@ -716,7 +716,8 @@ def required(model: Model, type_: type[M]) -> M:
     """Returns the model if it is of this type. InputError otherwise."""
     if isinstance(model, type_):
         return model
-    # It has vectors, so the tokens or the weights are missing.
+    # A TokenModel also has tokens, and a subclass of VectorModel, such as Encoder, has weights;
+    # this model has vectors only.
     if isinstance(model, VectorModel) and issubclass(type_, VectorModel | TokenModel):
         raise vectors_only(model)
     raise InputError(

@@ -57,8 +57,8 @@ class Models:
             update[self.pooling] = pooling
         return update
 
-    def unchanged(self, *values: str | None) -> Update:
-        """Returns the update that leaves a picker alone if its value is not the usual one, as in an address."""
+    def keep_from_address(self, *values: str | None) -> Update:
+        """Returns an update that skips each picker whose value is not the usual one, so it came from the address."""
         choices = zip(self.pickers, values, USUAL_MODELS, strict=True)
         return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 

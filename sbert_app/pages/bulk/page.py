@@ -303,7 +303,9 @@ class _Page:
             read_as = query.get(self.panel.read_as.elem_id, "")
             # Models in the address come before the models of the job.
             yield (
-                common | self._of_job(job, table, columns, read_as) | self.models.unchanged(*models)
+                common
+                | self._of_job(job, table, columns, read_as)
+                | self.models.keep_from_address(*models)
             )
             if job.state != State.OPENED:
                 # Score has been pressed.

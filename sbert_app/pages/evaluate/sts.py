@@ -306,7 +306,7 @@ class _SimilarityTab:
             evaluate_grid(grid, self.services.models, self.services.settings.home, watch)
             return {self.tab.status: ""}
 
-        # The measurement would replace the table that the button shows.
+        # "Show the shipped table" is hidden, as the next cell would replace that table.
         yield {self.back: hidden()}
         shown_cells = 0
         # Nothing is emptied after an error or a stop: the table keeps what was measured until then.

@@ -256,7 +256,7 @@ def _data(
 
     Args:
         short: a part of the element ids, and of the key of the upload.
-        choices: the choices of the picker.
+        choices: the choices of the picker, which stay below an upload.
     """
     info = SETTINGS[name].sentence()
     if name == "train_data":

@@ -172,17 +172,17 @@ def fingerprint(encoder: VectorModel) -> str:
     return digest([*parts, *_weights(encoder)])
 
 
-def weights_key(encoder: VectorModel) -> str:
-    """The key of a model's weights, independent of its name and settings."""
-    # An encoder has a ``backbone``, a transformer that the encoders with other poolings share.
-    weights = getattr(encoder, "backbone", encoder)
-    if weights not in _keys:
-        _keys[weights] = digest(_weights(encoder))
-    return _keys[weights]
-
-
 # The keys by weights, as computing one takes time.
 _keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def weights_key(encoder: VectorModel) -> str:
+    """The key of a model's weights, independent of its name and settings."""
+    # Encoders with other poolings share the transformer, ``backbone``, and the modules after it.
+    shared = getattr(encoder, "backbone", encoder)
+    if shared not in _keys:
+        _keys[shared] = digest(_weights(encoder))
+    return _keys[shared]
 
 
 def _weights(encoder: VectorModel) -> list[str]:

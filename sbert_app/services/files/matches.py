@@ -152,6 +152,7 @@ def apply_threshold(
             if gold is not None:
                 gold_values, _ = gold.read(batch.rows[gold.name])
                 gold_parts.append(gold_values)
+                # Which of them are false is known only when all gold scores have been read.
                 room = FIRST_MATCHES - len(first_matches)
                 for row in np.flatnonzero(match_parts[-1])[:room].tolist():
                     number = batch.first_row + row
