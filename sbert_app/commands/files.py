@@ -292,10 +292,11 @@ def score(
     computing.prepare()
     source, file = file.parse(source)
     if parts.are_meant(source, output):
-        if threshold or file.scale or file.labels or file.raters or file.sheet:
-            options_of_one_file = "--threshold, --scale, --labels, --raters and --sheet"
+        settings = (file.scale, file.labels, file.raters, file.sheet)
+        if threshold or groups or deduplicated or any(settings):
             raise InputError(
-                f"{options_of_one_file} are for one file, not for parts; leave them out"
+                "--threshold, --groups, --deduplicated, --scale, --labels, --raters and --sheet are for one file, "
+                "not for parts; leave them out"
             )
         parts.run(
             "score",

@@ -483,6 +483,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a scale of sentences": ("search plain.csv?scale=1-7 cat", "?scale= is not for this command"),
     "labels of parts": ("score plain.csv out/ --labels a:1,b:0", "for one file, not for parts"),
+    "groups of parts": ("score plain.csv out/ --groups groups.csv", "for one file, not for parts"),
     "a limit of no threshold": ("evaluate --data plain.csv --match-from 3", "name a threshold"),
     "a preview of no negatives": ("train --objective mnrl --preview", "add --mine-negatives"),
     "a calibration of words": (
