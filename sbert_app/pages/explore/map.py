@@ -314,6 +314,7 @@ class _MapTab:
             self.seed.change,
             self.query.change,
         ]
+        # A move of a slider may send both of its events. `is_up_to_date` skips the second one.
         draw_at(edits)
         models = [self.open_corpus, self.second, self.pooling]
         lists = [self.nearest, self.lists]

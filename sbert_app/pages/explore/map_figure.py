@@ -186,6 +186,7 @@ def map_status(
     """Renders the size of the map and its time.
 
     Args:
+        pairs: the distances of the pairs with a gold score; None if they are not drawn.
         run: the name of the run whose model is on the second map, its base, and is_base: whether
             the first map is of the base. None without a run.
     """

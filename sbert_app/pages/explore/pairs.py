@@ -247,6 +247,7 @@ class _PairsTab:
         as CSV, and without groups.
         """
         if corpus.table is None:
+            # The other download has been hidden since the corpus was opened.
             file = save_rows(corpus, duplicates.originals, folder, "without-duplicates.csv")
             return {self.download_kept: visible(str(file))}
         stem = corpus.table.path.stem

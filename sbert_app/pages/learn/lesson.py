@@ -210,7 +210,10 @@ def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
 def rank_lines(
     labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]
 ) -> go.Figure:
-    """A line for each sentence through its ranks in several orders, one per column; level lines mean agreement."""
+    """A line for each sentence of ``labels`` through its ``ranks``, one in each of the orders ``columns``.
+
+    A level line means that the orders agree.
+    """
     figure = go.Figure()
     # A line has numbers at its ends only.
     middle = len(columns) - 2

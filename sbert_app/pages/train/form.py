@@ -216,7 +216,7 @@ def component(initial: RunConfig, name: str, **options: Any) -> Any:
     # The form takes several seeds, one for each run.
     if name == "seed":
         info += "; several: 0-4"
-    # The attribute ``words`` says what an empty field means.
+    # The attribute `words` is the default in words: what an empty field means.
     can_be_empty = setting.default in (None, "") and not choices
     if can_be_empty and setting.words:
         # Gradio's Number turns None into 0 when it becomes visible.
@@ -459,7 +459,10 @@ class DataUpload:
         columns: Chosen | None = None,
         scale: str = "",
     ) -> Update:
-        """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides."""
+        """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides.
+
+        ``scale`` is the argument ``read_as`` of `chosen_name`.
+        """
         original = original or ""
         # The updates if the file cannot be read. The estimate of the run shows the error then.
         panel = self.panel.of(None)

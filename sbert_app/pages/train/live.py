@@ -146,6 +146,7 @@ class RunPanel:
 
         refresh_on(on_open(open_link, [self.selected, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
+        # `error_of` does the work, and returns the message of a user error or "".
         rename = partial(error_of, self.store.rename)
         new_name = [self.current, self.name]
         for event, action, inputs in (
@@ -424,7 +425,10 @@ def _open_group(event: gr.EventData) -> str:
 
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
-    """Adds a run to the overlaid ones or removes it. The first ones go if there are too many."""
+    """Adds a run to the overlaid ones if its box is ticked (``event.on``), or else removes it.
+
+    The first ones go if there are too many.
+    """
     run_ids = [run_id for run_id in overlaid if run_id != event.run]
     if event.on:
         run_ids.append(event.run)

@@ -81,7 +81,10 @@ def measure(context: Context, source: str) -> RhoBySize:
 
 
 def kept_lines(result: RhoBySize, size: RhoOfSize) -> go.Figure:
-    """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
+    """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point.
+
+    The dotted line marks ``size``, the number that the reader has chosen.
+    """
     figure = go.Figure()
     counts = [row.dimensions for row in result.rows]
     add_scatter(
