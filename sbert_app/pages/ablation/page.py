@@ -116,6 +116,7 @@ def build(services: Services) -> None:
         """Fills each field with its value in the address, or else with the setting of the figure."""
         updates = _fill(name, figure_base)
         for field, update, value in zip(fields, updates, values_of(fields, request), strict=True):
+            # For an invalid value in the address, `values_of` has ``gr.skip()``.
             if str(field.elem_id) in request.query_params and value != gr.skip():
                 update["value"] = value
         return updates

@@ -129,6 +129,7 @@ class _LearnPage:
         # Lessons are numbered from 1.
         view = self.views[current - 1]
         sections = {"Measured": view.outputs, "The lesson": [_text(view.lesson)]}
+        # ``inputs`` are the components of this lesson, in the order in which ``make`` takes the values.
         make, inputs = of_page(view.lesson.title, sections, view.fields)
         return make(*(value_of[component] for component in inputs))
 
