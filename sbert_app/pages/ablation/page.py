@@ -69,7 +69,8 @@ def build(services: Services) -> None:
             "What does each choice of the paper change? Measured from several bases and seeds.",
         )
     )
-    # Events read this field, because Gradio refuses a base that only the last ablation has offered.
+    # The base of the figure. Events read this hidden field, because Gradio refuses a value of
+    # `base_choice` that only the last ablation has offered.
     figure_base = gr.Textbox("", label="Figure from", visible="hidden")
     with gr.Row(elem_id="ablation-choice"):
         choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
@@ -115,6 +116,7 @@ def build(services: Services) -> None:
         """Fills each field with its value in the address, or else with the setting of the figure."""
         updates = _fill(name, figure_base)
         for field, update, value in zip(fields, updates, values_of(fields, request), strict=True):
+            # For an invalid value in the address, `values_of` has ``gr.skip()``.
             if str(field.elem_id) in request.query_params and value != gr.skip():
                 update["value"] = value
         return updates
@@ -274,9 +276,11 @@ def _sweep(
     table = _table(name, figure_base)
     # A new dictionary, without base and steps, which the form sets.
     changes: dict[str, Any] = table.changes if table else {}
+    # With 0 steps a run takes one epoch, which is the default.
     if steps:
         changes["max_steps"] = steps
     base = (base or "").strip() or DEFAULT_MODEL
+    # All variants start from the default base, unless the base is changed or varied.
     if base != DEFAULT_MODEL and not ablation.varies_base:
         changes["base"] = base
     if ablation.needs_labels:
@@ -287,6 +291,7 @@ def _sweep(
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
     """Returns the estimate of the first run of a sweep, and the function that renders the plan of all runs."""
     estimate = experiments.estimate(_sweep(*values))
+    # There is one estimate for each variant. The first variant stands for all.
     first = next(iter(estimate.estimates.values()))
     return first, partial(plan_of, estimate, differences=_differences(*values))
 
@@ -396,13 +401,15 @@ def statistics_of(parts: Mapping[str, Sequence[VariantRow]]) -> Markup:
         parts: the rows of each source, by its name in the legend.
     """
     sources = list(parts.values())
-    # The rows of each variant, one from each source, if any source has measured the variant.
+    # The rows of each variant, one from each source, if any source has measured the variant. Every
+    # source has a row for every variant, in the same order.
     lines = [line for line in zip(*sources, strict=True) if any(row.summary for row in line)]
     return render(
         "ablation/templates/statistics.html",
         names=list(parts),
         lines=lines,
         default=next(row.label for row in sources[0] if row.is_default),
+        # The paper's figure is the same in the rows of all sources.
         has_paper=any(line[0].paper is not None for line in lines),
     )
 
@@ -430,6 +437,7 @@ def plan_of(
     if differences:
         notes.insert(0, f"Differs from the figure: {', '.join(differences)}.")
     elif differences is not None:
+        # The list is empty: the form has the settings of the figure.
         notes.insert(0, REPEATS_FIGURE)
     # Before the first run of this kind, there is neither a time nor its source.
     if rate is None:

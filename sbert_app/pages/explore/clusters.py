@@ -160,6 +160,7 @@ class _ClustersTab:
                 # The clusters are found when the corpus is there.
                 yield {self.is_waiting: True}
             elif shown_for == open_corpus:
+                # The clusters are on the page already.
                 yield {self.is_waiting: False}
             else:
                 # If UMAP has to be compiled, it takes seconds until progress is shown.
@@ -184,9 +185,10 @@ class _ClustersTab:
         method, smallest, cut, cosine, number = controls
         embeddings = self.services.embeddings
         embedded = require_open(open_corpus).embed(embeddings)
-        # HDBSCAN takes no number of clusters and ignores it.
         count = None
+        # ``cut`` keeps its value while it is hidden. HDBSCAN then ignores the number of clusters.
         if method == K_MEANS or cut == BY_NUMBER:
+            # A corpus may have fewer sentences than the slider says.
             count = min(int(number), len(embedded))
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()

@@ -112,6 +112,8 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
     inputs = [shared.open_corpus, shared.clustering, *settings]
     empty = {file: None}
     exported = tab.on(start.click, tab.handler(export, empty), inputs, empty, concurrency_limit=1)
+    # The hidden gr.File only passes the file to the script, which downloads it. After an error or a
+    # stop it is empty.
     run_js(exported.then, "(file) => { if (file) window.saveFile(file); }", file)
     shared.open_corpus.change(
         lambda: {file: None, tab.status: ""}, None, [file, tab.status], **event_options()
@@ -157,6 +159,8 @@ class _MapTab:
                 _build_export(services, shared, [self.neighbours, self.min_dist, self.seed])
         message = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=message)
+        # The coarse and the fine regions of the first map, by `MapResult.key`. All visitors share
+        # both caches, because the page is built once.
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
         # Plots of few points in the form that the browser gets, which takes a tenth of a second to
         # make.
@@ -249,7 +253,7 @@ class _MapTab:
             self.names,
         ]
         inputs = [self.drawn_version, self.open_corpus, self.clustering, *controls]
-        # After a stop the last map stays. Any change draws again.
+        # After a stop the last map stays. Without a version, any change of a control draws again.
         on_stop: Update = {self.drawn_version: None}
         empty = {**on_stop, self.plot: hidden()}
 
@@ -310,6 +314,7 @@ class _MapTab:
             self.seed.change,
             self.query.change,
         ]
+        # A move of a slider may send both of its events. `is_up_to_date` skips the second one.
         draw_at(edits)
         models = [self.open_corpus, self.second, self.pooling]
         lists = [self.nearest, self.lists]
@@ -364,6 +369,7 @@ class _MapTab:
         clustering: ClusterSettings,
         *values: Any,
     ) -> Update:
+        # ``_drawn_version`` is for `is_up_to_date` in `wire`, which gets the same values.
         controls = MapControls(*values)
         models = [open_corpus.model]
         if controls.second_model is not None:
@@ -380,12 +386,13 @@ class _MapTab:
         plot = self.plots.get(key)
         if plot is None:
             if controls.colour == TOPIC:
+                # The coarse regions.
                 colouring: Colouring = topic_labels(topics[0])
             else:
                 colouring = compute_colouring(
                     self.services, open_corpus, controls, clustering, watch
                 )
-                # The map of a large corpus shows some of its sentences.
+                # The map of a large corpus shows some of its sentences, and the colouring has all.
                 if result.rows is not None and colouring is not None:
                     colouring = colouring.of(result.rows)
             figure = make_figure(result, controls, colouring, topics if controls.names else ())

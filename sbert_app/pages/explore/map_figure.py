@@ -73,12 +73,13 @@ def make_figure(
     """Draws one map, or two side by side.
 
     Args:
+        colouring: of the points on the map; None for one colour.
         topics: coarse and fine regions, whose keywords are written onto the map; empty if no names
             are written.
     """
     layers = [topic_labels(regions) for regions in topics]
-    # Names that explain the colours take the place of the coarse topics. Values of a column are the
-    # names of fine regions.
+    # Names that explain the colours take the place of the coarse topics. The values of a column are
+    # written onto the fine regions in which they prevail.
     if layers and isinstance(colouring, Labels):
         has_titles = controls.colour in (CLUSTER, TOPIC)
         layers[0] = colouring if has_titles else named_by(colouring, topics[1])
@@ -93,6 +94,7 @@ def make_figure(
     names = []
     for points in result.maps:
         names_of_map = []
+        # The depth of coarse names is 0, the one of fine names 1.
         for depth, labels in enumerate(layers):
             names_of_map += figures.names_at(points, labels, depth)
         names.append(names_of_map)
@@ -131,6 +133,7 @@ def named_by(colouring: Labels, topics: Topics) -> Labels:
     np.add.at(counts, (regions, colouring.groups), 1)
     names = [""] * len(counts)
     for value, region in enumerate(counts.argmax(axis=0).tolist()):
+        # The rest is "other" or "(none)", which is not a name for a region.
         prevails = 2 * counts[region, value] >= counts[region].sum()
         if prevails and not colouring.is_rest(value):
             names[region] = colouring.names[value]
@@ -153,6 +156,7 @@ def compute_colouring(
         for label, words in keywords(embedded.corpus.sentences, labels, TITLE_KEYWORDS).items():
             if label == NOISE:
                 continue
+            # The tab Clusters also counts clusters from 1.
             names[label] = str(label + 1)
             if words:
                 names[label] += f": {', '.join(words)}"
@@ -164,6 +168,7 @@ def compute_colouring(
     colour = controls.colour or ""
     name = colour.removeprefix(COLUMN)
     columns = embedded.corpus.columns
+    # The points have one colour, or the query is empty, or the corpus has no such column.
     if not colour.startswith(COLUMN) or name not in columns:
         return None
     return make_colouring(name, columns[name])
@@ -181,6 +186,7 @@ def map_status(
     """Renders the size of the map and its time.
 
     Args:
+        pairs: the distances of the pairs with a gold score; None if they are not drawn.
         run: the name of the run whose model is on the second map, its base, and is_base: whether
             the first map is of the base. None without a run.
     """
@@ -201,7 +207,7 @@ def map_status(
 
 def map_titles(result: MapResult) -> list[str]:
     """Returns the title of each map, such as "before: all-MiniLM-L6-v2, mean"."""
-    # Without a second model there is no "after".
+    # Without a second model there is only "before", and the figure has no title.
     maps = zip(("before", "after"), result.embedded, strict=False)
     return [f"{when}: {embedded.model}, {embedded.pooling}" for when, embedded in maps]
 

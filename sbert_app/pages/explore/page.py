@@ -312,6 +312,7 @@ class _ExplorePage:
         if choice.source in (TEXT, FILE):
             corpus_id, corpus = self._keep(choice)
             others = [other for other in corpus_ids if other != corpus_id]
+            # The choices of the other corpora follow when this one is open (`own_choices`).
             own_choice = kept_choice(corpus_id, self.corpora.records.get(corpus_id))
             update = {
                 self.corpus_ids: [corpus_id, *others][:MOST_LISTED],
@@ -363,6 +364,7 @@ class _ExplorePage:
         """Opens the corpus of the address, or the example in place of a lost text. A download waits for the button."""
         *corpus_values, model_name, _pooling, _corpus_ids = values
         choice = CorpusChoice(source, *corpus_values)
+        # The name of the data set that may have to be downloaded; "" for other sources.
         data = ""
         if source == DATA:
             data = self.services.access.check_data((choice.data or "").strip())
@@ -397,7 +399,8 @@ class _ExplorePage:
             encoding = choice.encoding or None
             sheet = choice.sheet or None
         else:
-            # The sentences are in both columns of a pair.
+            # The sentences are in both columns of a pair. Without a choice of columns, the table's
+            # own reading decides where they are.
             columns = (choice.first, choice.second, choice.target, choice.read_as)
             data = chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns)
             name = DataName.parse(data)

@@ -203,13 +203,14 @@ class _PairsTab:
             return {
                 self.duplicates.status: status,
                 self.counts: count_of_corpus(corpus, duplicates),
-                # The file of an earlier comparison.
+                # The file of an earlier comparison with another corpus.
                 self.download_shared: hidden(),
                 **self._files(corpus, duplicates, folder),
             }
         other = self._other(against, require_open(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
+        # Positions in the open corpus. `nearest.rows` has the positions in the other one.
         rows = nearest.matches(threshold)
         update: Update = {
             self.duplicates.status: shared_sentences(
@@ -242,9 +243,11 @@ class _PairsTab:
     def _files(self, corpus: Corpus, duplicates: NearDuplicates, folder: Path) -> Update:
         """The downloads without duplicates, and of all rows with their groups.
 
-        A file keeps its format. The sentences of another corpus are saved as CSV, without groups.
+        The rows of a file are saved in its format. The sentences of a corpus without a file are saved
+        as CSV, and without groups.
         """
         if corpus.table is None:
+            # The other download has been hidden since the corpus was opened.
             file = save_rows(corpus, duplicates.originals, folder, "without-duplicates.csv")
             return {self.download_kept: visible(str(file))}
         stem = corpus.table.path.stem
@@ -266,6 +269,7 @@ class _PairsTab:
         ``against`` is the id of one of the visitor's corpora, or the name of a data set.
         """
         embeddings = self.services.embeddings
+        # `list` leaves out ids that do not exist, such as the name of a data set.
         if self.services.corpora.list([against]):
             corpus = self.services.corpora.read(against)
         else:
@@ -310,6 +314,7 @@ def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup
 
 def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     """The number of sentences that are near-duplicates of an earlier one, and the largest groups of duplicates."""
+    # A sentence that repeats no earlier one is its own original.
     repeated = np.flatnonzero(duplicates.original != np.arange(len(duplicates.original)))
     # The sentences to circle on the map.
     points = np.union1d(repeated, duplicates.original[repeated]).tolist()
@@ -350,6 +355,7 @@ def count_of_corpus(corpus: Corpus, duplicates: NearDuplicates | None) -> str:
             parts.append(
                 f"{format_count(near, 'near-duplicate')} (cosine {duplicates.threshold:.2f} or more)"
             )
+    # The length of a corpus does not include the empty rows of its file.
     total = format_count(len(corpus) + corpus.empty, "row" if corpus.empty else "sentence")
     return f"{total}: {', '.join(parts)}{remaining}" if parts else total
 
@@ -408,6 +414,7 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
         outliers=[
             (float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in listed
         ],
+        # The sentences of both tables to circle on the map.
         rows=(unusual.hubs[:MAX_UNUSUAL].tolist(), listed),
         texts=len(rows_of),
         k=unusual.k,

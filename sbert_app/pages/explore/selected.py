@@ -168,6 +168,7 @@ class SelectedPanel:
         """Returns the update that shows the selected sentences of the corpus with this key."""
         rows = subset.rows.tolist()
         sentences = [corpus.sentences[row] for row in rows]
+        # The links carry the token, by which other pages read the sentences.
         token = self.services.shared_sentences.put(sentences)
         file = save_subset(subset, corpus, self.services.temp.new_folder("explore"))
         first = [shorten(sentence) for sentence in sentences[:MAX_LISTED]]

@@ -158,7 +158,7 @@ class Lesson:
     def build(self) -> Demo:
         if ":" not in self.key:
             return import_module(f"{__package__}.lessons.{self.key}").build()
-        # Without the plug-in, the page opens and the lesson says so.
+        # `tried` returns None if the plug-in cannot be used. The page still opens, and the lesson says so.
         return tried(self.short, lambda: resolve_name(self.key)()) or Demo([], self._refuse)
 
     def _refuse(self, _: Context) -> Measurement:
@@ -210,9 +210,12 @@ def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
 def rank_lines(
     labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]
 ) -> go.Figure:
-    """A line for each sentence through its ranks in several orders, one per column; level lines mean agreement."""
+    """A line for each sentence of ``labels`` through its ``ranks``, one in each of the orders ``columns``.
+
+    A level line means that the orders agree.
+    """
     figure = go.Figure()
-    # Only the ends of a line have a number.
+    # A line has numbers at its ends only.
     middle = len(columns) - 2
     places = ["middle left", *["top center"] * middle, "middle right"]
     for label, row, colour in zip(labels, ranks, cycle(LINE_COLOURS), strict=False):

@@ -129,6 +129,7 @@ class _LearnPage:
         # Lessons are numbered from 1.
         view = self.views[current - 1]
         sections = {"Measured": view.outputs, "The lesson": [_text(view.lesson)]}
+        # ``inputs`` are the components of this lesson, in the order in which ``make`` takes the values.
         make, inputs = of_page(view.lesson.title, sections, view.fields)
         return make(*(value_of[component] for component in inputs))
 
@@ -176,7 +177,9 @@ class _LearnPage:
         ) -> Iterator[Update]:
             value_of = dict(zip(self.controls, values, strict=True))
             view = self.views[current - 1]
+            # The values of the controls of the open lesson.
             own = [value_of[control] for control in view.demo.controls]
+            # `view.measure` shows user errors itself, so there is nothing to clear after one.
             measure = view.tab.handler(view.measure, {})
             yield from measure(request, questions, class_link, *own)
 
@@ -200,6 +203,7 @@ class _LearnPage:
             return _show_lesson(numbers[min(max(place, 0), last)], class_link)
 
         def go(number: int, questions: Questions, class_link: ClassLink) -> list[Any]:
+            # The dictionary of the state is changed in place, so the state is not an output.
             questions[LAST_LESSON] = number
             return _show_lesson(number, class_link)
 
@@ -218,9 +222,11 @@ class _LearnPage:
             self.encode_in_background, [questions, class_link], None, **event_options()
         )
 
+        # The gr.HTML of the result of each lesson.
         results = [view.outputs[1] for view in self.views]
 
         def start_download(questions: Questions) -> list[Any]:
+            # Without the question, the measurement that follows downloads the model and the data.
             questions.pop(DOWNLOAD_QUESTION, None)
             return [gr.Button(visible=False), *(messages.waiting("Downloading …") for _ in results)]
 
@@ -301,7 +307,8 @@ class _LearnPage:
         context = _context(self.services, class_link)
 
         def encode() -> None:
-            # If data or a model is missing, the lesson that needs it says so.
+            # `encode_corpus` caches the vectors, and the lessons find them there. If data or a model is
+            # missing, the lesson that needs it says so.
             with suppress(InputError):
                 for source in (samples.EXAMPLES, samples.DATA):
                     samples.encode_corpus(context, source)

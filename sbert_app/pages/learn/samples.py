@@ -94,6 +94,7 @@ class EncodedSample(NamedTuple):
 def gold_sample(context: Context, pairs: int) -> GoldSample:
     """A sample of ``pairs`` pairs of the setup's data. InputError if it cannot be loaded or has no gold scores."""
     setup = context.setup
+    # The split of a set is "dev" if its name does not state one.
     data = load_data(setup.data, context.runs.home, split="dev")
     if data.kind != SCORED:
         raise InputError(f"{setup.data} holds {data.kind}; the lessons need pairs with gold scores")
@@ -122,8 +123,8 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
     sentences = [*sample.first, *sample.second]
     watch = encoding_stage(context, sentences, model)
     by_pooling = {}
-    # One pass serves all poolings. The states of a sentence are (1, T, D); without padding there is
-    # no mask.
+    # One pass serves all poolings. Each sentence is pooled alone: its states are (1, T, D), and without
+    # padding it needs no mask.
     with Timed() as timed:
         tokens: list[TokenVectors] = []
         for start in range(0, len(sentences), CHUNK):

@@ -84,6 +84,7 @@ class ClassLink:
         if network_address:
             drawing = segno.make(address, error="l", micro=False).svg_inline(omitsize=True)
             code = Markup(drawing)  # noqa: S704 - drawn by the library
+        # The name with which the pupils log in; None if the app asks for no password.
         user = settings.auth[0] if settings.auth else None
         return macro("learn/class_links")(
             self.title,

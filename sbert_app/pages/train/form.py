@@ -169,7 +169,10 @@ def build(services: Services) -> Fields:
 
 
 def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
-    """Returns the titles of the folds, by the keys of `TITLES`, each with the settings in it."""
+    """Returns the titles of the folds, by the keys of `TITLES`, each with the settings in it.
+
+    ``seeds`` is the text of the field Seed, which may name several; "" for the seed of ``config``.
+    """
     changed = []
     for name in MORE:
         setting = SETTINGS[name]
@@ -213,6 +216,7 @@ def component(initial: RunConfig, name: str, **options: Any) -> Any:
     # The form takes several seeds, one for each run.
     if name == "seed":
         info += "; several: 0-4"
+    # The attribute `words` is the default in words: what an empty field means.
     can_be_empty = setting.default in (None, "") and not choices
     if can_be_empty and setting.words:
         # Gradio's Number turns None into 0 when it becomes visible.
@@ -382,6 +386,7 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
     name = (base or "").strip()
     old_rate = learning_rate.strip()
     rate = format_learning_rate(default_learning_rate(name))
+    # All bases but the networks over word vectors have the default rate of DEFAULT_MODEL.
     bases = (DEFAULT_MODEL, *WORD_ENCODERS)
     defaults = {format_learning_rate(default_learning_rate(other)) for other in bases}
     is_replaced = old_rate in defaults and old_rate != rate
@@ -398,6 +403,8 @@ def updates(values: Fields, names: list[str]) -> list[Any]:
 
 def shown_values(values: Fields) -> Fields:
     """Returns the fields of a config as the form shows them."""
+    # The choices of the pickers say "base" and "none" for None. Without a teacher, the field has the
+    # first one, which `to_config` drops unless the objective needs it.
     return values | {
         "pooling": values["pooling"] or "base",
         "eval_data": values["eval_data"] or "none",
@@ -430,7 +437,7 @@ class DataUpload:
         self.data = data
         self.button = button
         self.choices = choices
-        # The path of the copy in the home folder.
+        # The path of the copy in the home folder; None until there is an upload.
         self.original = gr.State(None)
         self.panel = FilePanel(services, button, name, page="train", state=self.original)
         self.outputs = [self.data, self.original, *self.panel.outputs]
@@ -452,13 +459,16 @@ class DataUpload:
         columns: Chosen | None = None,
         scale: str = "",
     ) -> Update:
-        """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides."""
+        """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides.
+
+        ``scale`` is the argument ``read_as`` of `chosen_name`.
+        """
         original = original or ""
         # The updates if the file cannot be read. The estimate of the run shows the error then.
         panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
         with suppress(UserFacingError):
-            # The path comes from the browser.
+            # The path comes from the browser, so it has to be checked that it is an upload.
             self.services.access.check_data(original)
             # If the file cannot be opened, this says why, and offers other encodings.
             panel = self.panel.describe(original, encoding, sheet)
@@ -568,6 +578,7 @@ def connect_uploads(
 
     def with_held_out(update: Update, dev_data: str | None) -> Update:
         """Adds the objective, and evaluates on held-out pairs of the file, unless another data set has been chosen."""
+        # For a new file the objective is selected again, even if a person has chosen another one.
         update = {**with_objective(update), by_hand: False}
         if dev_data == SETTINGS["eval_data"].default:
             update[dev.data] = HELD_OUT

@@ -146,6 +146,7 @@ class RunPanel:
 
         refresh_on(on_open(open_link, [self.selected, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
+        # `error_of` does the work, and returns the message of a user error or "".
         rename = partial(error_of, self.store.rename)
         new_name = [self.current, self.name]
         for event, action, inputs in (
@@ -230,7 +231,8 @@ class RunPanel:
     ) -> dict[Any, Output]:
         """Returns the current state of every component. ``pattern`` is the filter of the list."""
         is_filtered = bool((pattern or "").strip())
-        # The filter searches all runs; without it, the list has the newest ones.
+        # The filter searches all runs. Without it, the list has the newest runs, all runs at work, and
+        # the open and the overlaid ones.
         runs = self.store.list() if is_filtered else self.store.recent([selected, *overlaid], PAGE)
         run = select_run(runs, selected, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
@@ -350,7 +352,7 @@ class RunPanel:
         return first_error, "", hidden()
 
     def _resume(self, run_id: str) -> None:
-        # The model of the run will change.
+        # The model of the run will change, so the loaded one is dropped.
         self.services.models.forget(ModelName.of_run(run_id))
         self.services.jobs.resume(run_id)
 
@@ -404,6 +406,7 @@ def _status(run: Run | None, runs: Sequence[Run]) -> str:
     """Renders the open run with its place in the queue; before the first run, the shipped ablation of poolings."""
     if run is None:
         return no_runs(precomputed("pooling"))
+    # All runs at work are in ``runs``, also if the list is not complete.
     ahead = 0
     for other in runs:
         if other.state in AT_WORK and other.record.created < run.record.created:
@@ -422,7 +425,10 @@ def _open_group(event: gr.EventData) -> str:
 
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
-    """Adds a run to the overlaid ones or removes it. The first ones go if there are too many."""
+    """Adds a run to the overlaid ones if its box is ticked (``event.on``), or else removes it.
+
+    The first ones go if there are too many.
+    """
     run_ids = [run_id for run_id in overlaid if run_id != event.run]
     if event.on:
         run_ids.append(event.run)

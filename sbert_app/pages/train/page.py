@@ -174,6 +174,7 @@ def _connect_form(
     )
     _connect_negatives(services, fields, names)
     start_form.estimate_on(_connect_download(services, base, planned, download).change)
+    # The name of a run does not change its estimate.
     edited = [fields[name].input for name in names if name not in ("name", *NUMBERS_AS_TEXT)]
     # A paste does not fire an input event of Gradio.
     edited += [fields[name].change for name in NUMBERS_AS_TEXT]
@@ -239,6 +240,7 @@ def _fill_from_link(
         if run_id := query.get("settings"):
             run = services.jobs.store.get(run_id)
             check_queueable(run.config)
+            # The new run does not take over the name.
             updates = form.updates(run.config.to_dict() | {"name": ""}, names)
             return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
     except UserFacingError as error:

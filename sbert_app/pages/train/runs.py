@@ -87,6 +87,7 @@ def status(run: Run, ahead: int) -> Markup:
     errors = []
     if run.state in ADVICE:
         errors.append(f"{run.reason}. {ADVICE[run.state]}")
+    # `collapsed` and `undefined` are texts that say how and why, or None.
     if progress.collapsed:
         errors.append(f"{progress.collapsed}.")
     if progress.undefined:
@@ -216,8 +217,10 @@ def settings(run: Run) -> str:
         parts[0] += f" {config.concatenation}"
     if config.teacher:
         parts.append(f"teacher {config.teacher}")
+    # A cross-encoder, which scores pairs, has no pooling.
     if not objective.scores_pairs:
         parts.append(pooling_label(run.progress.pooling or config.pooling or "the base's pooling"))
+    # The names of several sets, without the folders of files.
     files = [name.rsplit("/", 1)[-1] for name in config.train_data.split("+")]
     parts += [config.base, "+".join(files)]
     if len(config.parts) > 1:
@@ -323,7 +326,8 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         text = f"{metric.factor * value:.{digits}f}"
         tiles.append((text, f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
-        # Of plain sentences or of the training data, whichever are more alike.
+        # Of plain sentences or of the training data, whichever are more alike. Without a cosine of the
+        # training data, −1 leaves the choice to the plain sentences.
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         if cosine > COLLAPSED_FROM:
             remark = "collapsed: all sentences look alike"
@@ -392,6 +396,7 @@ def run_report(
     used_settings = {}
     for name, value in run.config:
         setting = SETTINGS[name]
+        # A setting that names no objectives is used by all.
         is_used = not setting.objectives or not objectives.isdisjoint(setting.objectives)
         if is_used and (text := _text(value)):
             used_settings[setting.label] = clean(text)

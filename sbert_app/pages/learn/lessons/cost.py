@@ -61,6 +61,7 @@ class Rates(NamedTuple):
 def measure(context: Context, moment: float) -> Rates:
     """Measures the setup's model, once for each ``moment`` at which a measurement was requested.
 
+    ``moment`` is only a key of the cache: without a new one, another N measures nothing again.
     InputError if the models or the data cannot be loaded.
     """
     encoder = context.encoder
@@ -70,10 +71,12 @@ def measure(context: Context, moment: float) -> Rates:
     pairs = list(zip(sample.first, sample.second, strict=True))[:PAIRS]
     watch = context.watch.stage(f"Measuring both models {ROUNDS} times")
     with Timed() as timed:
+        # This pass gives the vectors of the product. Its time does not count.
         vectors = encoder.encode(sentences)
-        # Three parts: this pass, the product with the timed encoding, and the cross-encoder.
+        # Three parts: the pass above, the product with the timed encoding, and the cross-encoder.
         watch.on_progress(1, 3)
-        # The vectors, repeated. The time of the product grows with the square of their number.
+        # The vectors, repeated until there are 2,000. The time of the product grows with the square of
+        # their number, and is extrapolated to PAPER_SENTENCES.
         block = np.resize(vectors, (2_000, vectors.shape[1]))
         product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
         encoding = _median_seconds(lambda: encoder.encode(sentences))
@@ -192,7 +195,7 @@ def build() -> Demo:
             elem_id="learn-n",
         )
         again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
-    # The time at which a measurement was last requested.
+    # The time at which a measurement was last requested. Its change measures the lesson again.
     moment = gr.State(0.0)
     again.click(time.time, None, moment, **event_options())
     return Demo([exponent, moment], show)

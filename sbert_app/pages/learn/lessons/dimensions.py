@@ -81,7 +81,10 @@ def measure(context: Context, source: str) -> RhoBySize:
 
 
 def kept_lines(result: RhoBySize, size: RhoOfSize) -> go.Figure:
-    """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
+    """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point.
+
+    The dotted line marks ``size``, the number that the reader has chosen.
+    """
     figure = go.Figure()
     counts = [row.dimensions for row in result.rows]
     add_scatter(
@@ -114,6 +117,7 @@ def describe(result: RhoBySize, size: RhoOfSize) -> Markup:
         label = f"{row.dimensions} (chosen)" if row is size else str(row.dimensions)
         spread = f"{draws.min():.1f} to {draws.max():.1f}"
         rows.append((label, f"{row.first:.1f}", f"{draws.mean():.1f}", spread, f"{row.pca:.1f}"))
+    # All dimensions as they are: a random choice of all is the same, but PCA also subtracts the mean.
     whole = result.rows[0].first
     draws = size.random
     if size.first > draws.max():

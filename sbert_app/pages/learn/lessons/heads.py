@@ -127,6 +127,7 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
         predicted = (features @ weight + bias).argmax(dim=1)
         return float((predicted == labels).float().mean())
 
+    # This call takes all steps.
     optimizer.step(loss)
     return Head(concatenation, accuracy(x, train.labels), accuracy(x_test, test.labels))
 
@@ -146,8 +147,9 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
         encoded = encoder.encode(
             [*first, *second], on_progress=watch.on_progress, should_stop=watch.should_stop
         )
-        # The components of a unit vector have a variance of 1 / D.
+        # `encode` returns unit vectors, whose components have a variance of 1 / D.
         vectors = torch.from_numpy(encoded * encoder.dimension**0.5)
+    # Data for the objective classification has labels; ``or ()`` is for the type checker.
     labels = torch.tensor([(dataset.labels or ())[row] for row in rows])
     return LabelledVectors(vectors[: len(rows)], vectors[len(rows) :], labels, timed.seconds)
 
@@ -190,7 +192,7 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     for row in result.rows:
         name = row.concatenation
         ours = f"{shipped[name]:.2f}" if name in shipped else ""
-        # Table 6 has a figure for each of the seven.
+        # Table 6 has a figure for each of the seven, so ``or 0.0`` is only for the type checker.
         rows.append(
             (
                 row.label,

@@ -107,6 +107,7 @@ def layer_vectors(
     }
     done = 0
     watch = watch.stage(f"Encoding {len(ids)} sentences in {layers + 1} layers")
+    # Each batch has the numbers of sentences of similar length.
     for rows in plan([len(row) for row in ids], TOKENS):
         watch.check()
         # The mask hides the padding, so any id will do.
@@ -119,7 +120,7 @@ def layer_vectors(
                 output_hidden_states=True,
             ).hidden_states
             for name, vectors in pooled.items():
-                # (L + 1, batch, D)
+                # (L + 1, batch, D). The first of the states is the input embeddings.
                 of_layers = torch.stack([POOLINGS[name](state, mask) for state in states])
                 vectors[:, rows] = of_layers.cpu().numpy()
         done += len(rows)

@@ -38,6 +38,7 @@ from training.errors import InputError
 
 # The machine and the day of the runs that ship.
 shipped_with = macro("learn/shipped")
+# Held while a visitor trains.
 _training = threading.Lock()
 # The small figures by their titles: the fields of a run with the steps and the values, and the
 # factor of the values.
@@ -50,7 +51,8 @@ CURVES = {
 
 def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
     """The shipped runs with these defects beside the runs without any, and if requested a run that is trained now."""
-    # In the order of the shipped runs.
+    # In the order of the shipped runs, which have all combinations of defects. If nothing is ticked,
+    # both keys of ``runs`` are the same.
     ordered = tuple(name for name in DEFECTS if name in defects)
     runs: dict[tuple[str, ...], list[DefectRun]] = {(): [], ordered: []}
     for run in shipped().runs:
@@ -92,7 +94,7 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
             )
             width = 3 if run is here else 1.8
             add_scatter(figure, steps, values, colour, hover, line_width=width, row=row, col=1)
-    # The first run has no defects.
+    # The first run has no defects. Its `guess` is the loss of guessing the mean gold score.
     figure.add_hline(
         lines[0][0].guess,
         line_dash="dot",

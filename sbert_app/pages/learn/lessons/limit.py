@@ -158,7 +158,7 @@ def _text_scores(context: Context, texts: list[str], queries: list[str]) -> dict
 def limit_bars(result: Limit) -> go.Figure:
     """The share of queries that are answered, ×100: free vectors by their dimension, then the sentences."""
     labels = [f"free, {dimension} dim." for dimension in result.free]
-    # In the order of `_text_scores`.
+    # Short forms of the names of the scorers, in the order of `_text_scores`.
     labels += ["one vector", "TF-IDF", "vectors of tokens"]
     shares = [100 * share for share in (*result.free.values(), *result.text.values())]
     figure = go.Figure()

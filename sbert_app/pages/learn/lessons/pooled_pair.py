@@ -78,6 +78,7 @@ def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
 
 def left_out_bars(left_out: list[LeftOut]) -> go.Figure:
     """The change of the cosine when each word is left out; negative: the word made the pair more similar."""
+    # The words of the first sentence come first. The bars are at numbers, because words may repeat.
     places = list(range(len(left_out)))
     changes = [change.cosine_change for change in left_out]
     figure = go.Figure()

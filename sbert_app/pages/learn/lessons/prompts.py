@@ -89,6 +89,7 @@ def measure(context: Context, own: str) -> Prompts:
     plain_first, plain_second, _ = encoded[""]
     plain = correlation(cosine(plain_first, plain_second), sample.gold, keys=keys)
     rows = []
+    # "" comes first, and is compared with itself.
     for prompt, (first, second, _) in encoded.items():
         cosines = cosine(first, second)
         rho = correlation(cosines, sample.gold, keys=keys)

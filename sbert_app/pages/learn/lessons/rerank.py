@@ -143,6 +143,7 @@ def _ranked(candidate: Candidate, score: str) -> Markup:
     """A sentence of a ranking, with the colour of its line in the figure."""
     text = candidate.sentence
     label = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+    # `rank_lines` colours the candidates in the order of the cosine, and repeats the colours.
     colour = PALETTE[LINE_COLOURS[(candidate.rank - 1) % len(LINE_COLOURS)]]
     return Markup('<i class="dot" style="background:{}"></i>{} <small>{}</small>').format(
         colour, label, score

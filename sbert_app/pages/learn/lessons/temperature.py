@@ -73,7 +73,7 @@ class Trainings(NamedTuple):
     timed: samples.Timed  # all trainings
 
 
-# The reader looks at each temperature in turn.
+# A result covers all temperatures, so another one in the figure trains nothing.
 @lru_cache(maxsize=4)
 def measure(context: Context, start: str) -> Trainings:
     """Trains once for each temperature. InputError if model or data cannot be loaded.
@@ -135,6 +135,7 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
     # A sample of more pairs than there are has all of them.
     all_pairs = samples.gold_sample(replace(context, setup=setup), 1_000_000)
     similar = np.flatnonzero(all_pairs.gold >= samples.SIMILAR_FROM)
+    # Rows of ``all_pairs``: a sample of the similar ones.
     rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, setup.seed)]
     sentences = [all_pairs.first[row] for row in rows]
     sentences += [all_pairs.second[row] for row in rows]

@@ -165,6 +165,7 @@ def describe(result: Whitened) -> Markup:
 
 def show(context: Context, source: str, keep: float) -> Measurement:
     result = measure(context, source, int(keep))
+    # ``keep`` may be above the rank. `after.dimensions` is the number that was kept.
     figure = kept_dimensions(result.rho_by_dimension, result.before.rho, result.after.dimensions)
     return Measurement(figure, describe(result))
 

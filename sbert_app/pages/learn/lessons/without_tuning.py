@@ -59,8 +59,9 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     )
     rows += _cls_and_mean(context, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
-        # The mean alone, for comparison.
+        # The mean of the default model alone, for comparison, as the last bar.
         rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
+    # `encode_sample` is cached, so these are the times of the first encoding by each model.
     timings = [
         encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, RAW_BERT, model)
     ]
