@@ -264,6 +264,7 @@ class Project:
         damaged = 0
         if not file.exists():
             return
+        # A damaged line is None.
         for _, line in read_lines(file, kind):
             is_incomplete = isinstance(line, _Rating) and not self._is_complete(line)
             if line is None or is_incomplete:

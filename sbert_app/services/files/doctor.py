@@ -97,6 +97,7 @@ def examine(
         "text without a letter or digit": without_letters,
         "tags or entities": set(filter(MARKUP.search, texts)),
     }
+    # A model without a known vocabulary does not give its tokens.
     if model is not None and model.vocabulary_size:
         if model.max_length:
             _, cut = model.read_tokens(texts)

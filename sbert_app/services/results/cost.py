@@ -119,6 +119,8 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
     sentences = [texts[row] for row in distinct]
+    # With None, vectors have length 1 only if the folder of the model says so; each size is scaled
+    # below.
     vectors = model.encode(
         sentences, normalize=None, on_progress=watch.on_progress, should_stop=watch.should_stop
     )
