@@ -491,6 +491,7 @@ def export_csv(project: Project, file: Path) -> Path:
     for i, pair in enumerate(project.pairs):
         target = ""
         if i in means:
+            # A joint answer is the float 5.0 or 0.0, which finds the key 5 or 0.
             target = names.get(means[i], f"{means[i]:g}")
         row: dict[str, Any] = {
             "sentence1": pair.first,

@@ -264,6 +264,7 @@ def _write_lists(
     """
     # The sentences of groups of at least two: group, place, text.
     members = []
+    # The columns of the file of groups, and the new ones of the file without duplicates.
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
     added = {
         free_name("sentence", table.columns): "string",

@@ -355,6 +355,7 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     ids = set[str]()
     # Edited configs may form a cycle.
     while model.run_id is not None:
+        # A run may also be named by its title or the beginning of its id.
         run_id = find_run(model.run_id, home)
         if run_id in ids:
             break

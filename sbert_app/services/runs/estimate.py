@@ -87,6 +87,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         run_id = ModelName.parse(model).run_id if model else None
         if run_id is None:
             continue
+        # A run may also be named by its title or the beginning of its id.
         run = store.get(find_run(run_id, home))
         if not run.has_model:
             raise InputError(
@@ -101,6 +102,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     for name in dev_names:
         # Opening a set checks that it can be used.
         form, _ = _open(name, home, "dev")
+        # A cross-encoder can only be measured on rows that its objective takes.
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)
     parts = []
