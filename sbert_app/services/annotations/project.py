@@ -254,6 +254,7 @@ class Project:
             steps = steps_of.setdefault(line.rater, [])
             if not line.undo:
                 steps.append((line.pair, line.score))
+            # An undo of a rater whose judgements are all undone has no effect.
             elif steps:
                 steps.pop()
         return steps_of

@@ -175,7 +175,8 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
     share = float(equal.mean())
     pairs = [(project.pairs[row].first, project.pairs[row].second) for row in rows]
     keys = sentence_keys(list(zip(*pairs, strict=True)))
-    # Pairs that share sentences count as fewer independent ones.
+    # Pairs that share sentences widen the standard error by the factor `dependence`, so that they
+    # count as fewer independent ones.
     independent = len(rows) / dependence(equal - share, keys) ** 2
     interval = wilson_interval(share * independent, independent)
     return percent(Estimate(share, interval.low, interval.high))

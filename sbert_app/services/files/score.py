@@ -392,6 +392,7 @@ class PairScorer:
             one; notes by the positions of pairs; the number of pairs with a sentence without known
             tokens; and the number of pairs whose cosine is not finite.
         """
+        # With a cross-encoder, encoding is the first half of the work.
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         # Each distinct sentence is encoded once. ``rows`` are the positions of the sentences among
         # the distinct ones.

@@ -323,6 +323,7 @@ def _other_seconds(run: Run) -> float:
     # The time of the last event of each kind, and of the last event of each state.
     times = {}
     for event in run.events:
+        # The key "t" has the time in seconds since 1970, as the record has.
         times[event.get("state") or event["kind"]] = event.get("t") or 0.0
     started = run.record.started
     seconds = STARTING_SECONDS

@@ -197,6 +197,7 @@ def _submit(
     # Whether the cluster had room for the run.
     has_begun = False
     result = None
+    # The events of an earlier start were reported then.
     num_reported = len(store.events(run.id))
     _note(run.folder, f"submitted to Ray at {cluster.address}")
     with ray_errors():
@@ -278,6 +279,7 @@ def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
 
     def pack_model(name: str) -> str:
         run_id = ModelName(name).run_id
+        # `run_folder` returns the folder of the run's model.
         path = Path(name).expanduser() if run_id is None else run_folder(run_id, home)
         return add(path) if path.exists() else name
 
