@@ -94,6 +94,7 @@ class CostTable:
         The 95% interval of its change lies above −``points``. None if this holds for no smaller
         size.
         """
+        # The first cell has the full vectors.
         near = [cell for cell in self.cells[1:] if cell.change.low >= -points]
         return min(near, key=lambda cell: (cell.bytes, -cell.rho.value), default=None)
 
