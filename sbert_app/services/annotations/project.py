@@ -254,6 +254,7 @@ class Project:
             steps = steps_of.setdefault(line.rater, [])
             if not line.undo:
                 steps.append((line.pair, line.score))
+            # An undo of a rater whose judgements are all undone has no effect.
             elif steps:
                 steps.pop()
         return steps_of
@@ -264,6 +265,7 @@ class Project:
         damaged = 0
         if not file.exists():
             return
+        # A damaged line is None.
         for _, line in read_lines(file, kind):
             is_incomplete = isinstance(line, _Rating) and not self._is_complete(line)
             if line is None or is_incomplete:

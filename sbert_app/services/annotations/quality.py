@@ -175,7 +175,8 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
     share = float(equal.mean())
     pairs = [(project.pairs[row].first, project.pairs[row].second) for row in rows]
     keys = sentence_keys(list(zip(*pairs, strict=True)))
-    # Pairs that share sentences count as fewer independent ones.
+    # Pairs that share sentences widen the standard error by the factor `dependence`, so that they
+    # count as fewer independent ones.
     independent = len(rows) / dependence(equal - share, keys) ** 2
     interval = wilson_interval(share * independent, independent)
     return percent(Estimate(share, interval.low, interval.high))
@@ -491,6 +492,7 @@ def export_csv(project: Project, file: Path) -> Path:
     for i, pair in enumerate(project.pairs):
         target = ""
         if i in means:
+            # A joint answer is the float 5.0 or 0.0, which finds the key 5 or 0.
             target = names.get(means[i], f"{means[i]:g}")
         row: dict[str, Any] = {
             "sentence1": pair.first,

@@ -50,6 +50,7 @@ def says_yes_or_no(reading: TableReading) -> bool:
     if target is None or len(reading.sentences) != 2:
         return False
     words = Cells.of(reading.rows[target]).texts - UNSURE
+    # `side_of` is True for a word such as yes, False for its opposite, and None for any other word.
     if set(map(side_of, words)) == {True, False}:
         return True
     return target in reading.all(LABEL) and len(words) <= 2
@@ -184,6 +185,7 @@ def _pairs_of_sentences(
 ) -> list[tuple[str, str]]:
     """Pairs of each sentence with its nearest ones, and as many at random."""
     distinct = list(dict.fromkeys(filter(str.strip, sentences)))
+    # Each sentence has this number of pairs with its nearest ones, and as many at random.
     most = MOST_CANDIDATES // (2 * NEIGHBOURS)
     if len(distinct) > most:
         sample = np.sort(random.permutation(len(distinct))[:most])
@@ -191,6 +193,7 @@ def _pairs_of_sentences(
     if len(distinct) < 2:
         return []
     vectors = models.get(model, VectorModel).encode(distinct, should_stop=watch.should_stop)
+    # The vectors have length 1, as `encode` scales them.
     cosines = vectors @ vectors.T
     # Below every cosine, as a sentence is not its own neighbour.
     np.fill_diagonal(cosines, -2)

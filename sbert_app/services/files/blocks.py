@@ -129,7 +129,7 @@ def read_blocks(
             names = table.columns
             schema = table.fields()
             id_offset = None
-            # Rows that have ids keep them.
+            # Rows that have ids keep them, and None adds no column of ids.
             if not {ID, "id"}.intersection(names):
                 names = (*names, ID)
                 schema = [*schema, pa.field(ID, pa.int64())]
@@ -193,6 +193,7 @@ def find_files(source: str) -> list[str]:
         raise InputError(f"{source} cannot be listed: {first_line(error)}") from error
     paths = sorted(set(paths) - hidden)
     if not is_local:
+        # The file system names its files without their protocol, such as s3://.
         paths = sorted(map(files.unstrip_protocol, paths))
     if not paths:
         raise InputError(
@@ -218,7 +219,7 @@ def _local_copy(file: str) -> Iterator[Path]:
 
 
 def filesystem(url: str) -> tuple[Any, str, bool]:
-    """The fsspec file system of a path or URL, the file's name in it, and whether it is on this machine.
+    """The fsspec file system of a path or URL, the name of the file in it, and whether it is on this machine.
 
     InputError if no package that is installed can open it.
     """

@@ -97,6 +97,7 @@ def examine(
         "text without a letter or digit": without_letters,
         "tags or entities": set(filter(MARKUP.search, texts)),
     }
+    # A model without a known vocabulary does not give its tokens.
     if model is not None and model.vocabulary_size:
         if model.max_length:
             _, cut = model.read_tokens(texts)
@@ -128,6 +129,8 @@ def language_of(texts: list[str], model: Model) -> str:
 
 def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[int]]:
     """The positions of rows that contradict or repeat another row, or have the same sentence twice, by fault."""
+    # The sentences of a triplet, and the premise and the hypothesis of a pair with a label of
+    # inference, cannot change places.
     is_ordered = data.kind == TRIPLETS or data.label_names == NLI_LABELS
     places: dict[Collection[str], list[int]] = defaultdict(list)
     same_twice = []

@@ -119,6 +119,7 @@ def encode_file(
                 embeddings = vectors[start : start + len(batch)]
                 sentences = list(map(as_text, batch.rows[column]))
                 absent = [row for row, text in enumerate(sentences) if text is None]
+                # An empty text is not unknown, so that a row without text counts only as missing.
                 unknown += sum(encoder.is_unknown([text or "" for text in sentences]))
                 # The writers recognise a missing vector by its first number.
                 embeddings[absent] = np.nan

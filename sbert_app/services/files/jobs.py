@@ -181,6 +181,7 @@ class ScoreJobs:
         """A new job with the file ``source``, and the record and results of the folder ``scored``."""
         job = self.open(source)
         try:
+            # `open` has copied the file itself, which a job keeps in its folder ``input``.
             ignore = shutil.ignore_patterns("input")
             shutil.copytree(scored, job.folder, dirs_exist_ok=True, ignore=ignore)
         except OSError as error:
@@ -294,7 +295,7 @@ class ScoreJobs:
             raise InputError("Score the file first.")
         self._check_copies(job)
         if job_id == self._adopted:
-            # All visitors share the job that ships, so the threshold is applied to a copy.
+            # All visitors share the job that ships, so the outputs are written for a copy.
             job = self._copy(job.folder, job.path)
         table = open_table(job.path, job.encoding, job.sheet)
         endings = [ending for ending in scored if ending != ".parquet"]

@@ -264,6 +264,7 @@ def _write_lists(
     """
     # The sentences of groups of at least two: group, place, text.
     members = []
+    # The columns of the file of groups, and the new ones of the file without duplicates.
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
     added = {
         free_name("sentence", table.columns): "string",
@@ -291,6 +292,7 @@ def _write_lists(
                 size = int(graph.sizes[group])
                 if size > 1:
                     members.append((group, place, text))
+                # The first sentence of each group stands for the group.
                 if graph.places[group] == place:
                     row = place // 2 + 1
                     positions.append(row - batch.first_row)
@@ -303,6 +305,7 @@ def _write_lists(
                 new_columns = dict(zip(added, cells, strict=True))
                 for writer in deduplicated_writers:
                     writer.write(batch.at(positions), new_columns)
+        # By group, the largest first, then by place.
         members.sort()
         if members:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
@@ -311,6 +314,7 @@ def _write_lists(
             for writer in group_writers:
                 writer.write(NO_INPUT, group_columns)
     largest = []
+    # The groups with the lowest numbers are the largest (`_Graph`).
     for group in range(min(EXAMPLES, int((graph.sizes > 1).sum()))):
         texts = [text for number, _, text in members if number == group]
         size = int(graph.sizes[group])

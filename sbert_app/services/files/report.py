@@ -76,9 +76,13 @@ class Correlation:
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """The report on a scored file. The histogram is of all rows, the rest of all rows or a sample (`sampled`).
+    """The report on a scored file.
+
+    The histogram and the mean are of all scored rows, the rest is of the rows that also have a gold
+    score or a score of the cross-encoder.
 
     Attributes:
+        sampled: whether there are too many of these rows, so that the rest is of a sample of them.
         scatter: the gold score and the cosine of at most `SCATTER` rows.
         decision: the threshold of the cosine, if the gold column says which rows match.
         by_label: for labels, the number of matches and of other rows in each hundredth of the
@@ -144,7 +148,8 @@ class ReportBuilder:
         has_other = ~(np.isnan(gold) & np.isnan(cross))
         useful = scored[has_other[scored]]
         # Vitter's algorithm R: row n takes a random place from 0 to n, and is left out if the sample
-        # has no such place. The first rows fill the sample.
+        # has no such place. The first rows fill the sample. If two of these rows take the same
+        # place, the later one keeps it.
         order = self._count + np.arange(len(useful))
         self._count += len(useful)
         random = (self._random.random(len(useful)) * (order + 1)).astype(np.int64)
@@ -247,7 +252,7 @@ class ReportBuilder:
     def _label_fields(self, gold: np.ndarray, is_match: np.ndarray) -> dict[str, Any]:
         """The fields of the report that labels have in place of disagreements."""
         # The bins begin at -1. The tolerance puts a cosine of a whole number of hundredths at the
-        # beginning of its bin.
+        # beginning of its bin. A cosine of 1 belongs to the last bin.
         hundredths = np.floor((gold[:, COSINE] + 1) * 100 + 1e-4)
         bins = np.clip(hundredths.astype(int), 0, FINE_BINS - 1)
         of_matches = np.bincount(bins[is_match], minlength=FINE_BINS).tolist()

@@ -176,7 +176,7 @@ def _read_gold(
     # Other notes of the data set are not about the judgements of several people.
     notes = tuple(f"{note}." for note in data.notes if "raters" in note)
     if data.scores is not None:
-        # `Dataset` has rescaled the scores.
+        # `Dataset` has rescaled the scores, so that their scale is certain.
         column = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
         return _Gold(column, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
     names = [data.label_names[label] for label in data.labels or ()]
@@ -317,6 +317,7 @@ class _Scoring:
         summary.malformed += sum(note != EMPTY_LINE for note in chunk.notes.values())
         noted = sorted(notes)[: EXAMPLE_NOTES - len(summary.notes)]
         summary.notes += [(chunk.first_row + row, notes[row]) for row in noted]
+        # Only the first chunk is quoted.
         if not summary.head:
             summary.head = _head(chunk, added)
         # The rows of the chunk are in the summary now.
@@ -329,6 +330,8 @@ class _Scoring:
             return None, {}
         if self.gold_by_row is None:
             return column.read(chunk.rows[column.name])
+        # Only the first row of a pair has the joint judgement, so that ``get`` returns None for the
+        # other rows.
         row_numbers = range(chunk.first_row, chunk.first_row + len(chunk))
         return column.read(list(map(self.gold_by_row.get, row_numbers)))
 
@@ -389,6 +392,7 @@ class PairScorer:
             one; notes by the positions of pairs; the number of pairs with a sentence without known
             tokens; and the number of pairs whose cosine is not finite.
         """
+        # With a cross-encoder, encoding is the first half of the work.
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         # Each distinct sentence is encoded once. ``rows`` are the positions of the sentences among
         # the distinct ones.

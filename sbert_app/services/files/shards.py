@@ -124,6 +124,7 @@ class OutputFolder:
 
     def _names(self) -> list[str]:
         """The names of the files, without unfinished ones, which begin with a dot."""
+        # A remote file system may repeat its last listing, which lacks the newest parts.
         paths = self._files.ls(self._path, detail=False, refresh=True)
         names = [path.rstrip("/").rpartition("/")[2] for path in paths]
         return [name for name in names if not name.startswith(".")]
@@ -273,11 +274,13 @@ def run_job(
     for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
         if block.error:
             errors[block.file] = block.error
-            # The parts of a file that has changed may come from different versions of it.
+            # If this is the message on a file that has changed, its parts may come from different
+            # versions of it.
             if block.error == changed_while_read(Path(block.file).name):
                 output.remove(files.index(block.file))
             continue
         file_rows[block.file] = block.row_estimate
+        # An engine may also yield a block before it is computed, with 0 rows done.
         computed += block.done
         # ``computed`` includes the block now.
         report(0)
@@ -360,7 +363,8 @@ class RayEngine:
         # Each of our blocks is a block of Ray Data, which is scheduled by itself.
         context.target_max_block_size = 1
         # The rows contain the job, as the arguments of an actor's constructor are lost with the
-        # node that holds them.
+        # node that holds them. An actor may run in another folder than this process, so that paths
+        # are absolute.
         job = replace(
             job,
             output=_absolute(job.output),

@@ -380,6 +380,7 @@ def _plain_rows(batch: RowBatch, added: Columns) -> Iterator[tuple[Any, ...]]:
     columns: list[Any] = []
     for values in (*batch.rows.values(), *added.values()):
         if isinstance(values, np.ndarray) and values.ndim == 1:
+            # In float64, as a rounded float32 would have all its digits again as a Python number.
             values = values.astype(float).round(6).tolist()
         elif isinstance(values, np.ndarray):
             vectors = values.astype(float).round(7).tolist()

@@ -129,6 +129,7 @@ def advise(
     # Checked first, so that a mistake is reported before anything is scored.
     parse_criteria(criteria)
     names = [model]
+    # The earlier threshold may be one of the same model, which then is scored once.
     if was is not None and was.model != model:
         names.append(was.model)
     notes = list[str]()
@@ -141,6 +142,7 @@ def advise(
     for number, name in enumerate(names, start=1):
         step = watch.stage(f"{number} of {len(names)}: {name.label}")
         scorer = load(name)
+        # The rows are pairs, so that one pair of columns has scores.
         [by_similarity] = row_scores(
             scorer, rows.columns, on_progress=step.on_progress, should_stop=step.should_stop
         )

@@ -94,6 +94,7 @@ class CostTable:
         The 95% interval of its change lies above −``points``. None if this holds for no smaller
         size.
         """
+        # The first cell has the full vectors.
         near = [cell for cell in self.cells[1:] if cell.change.low >= -points]
         return min(near, key=lambda cell: (cell.bytes, -cell.rho.value), default=None)
 
@@ -119,6 +120,8 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
     sentences = [texts[row] for row in distinct]
+    # With None, vectors have length 1 only if the folder of the model says so; each size is scaled
+    # below.
     vectors = model.encode(
         sentences, normalize=None, on_progress=watch.on_progress, should_stop=watch.should_stop
     )

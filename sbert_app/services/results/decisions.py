@@ -211,6 +211,7 @@ def decide_models(
     # Errors of the input come before anything is scored.
     parse_criteria(criteria)
     match_labels(data, match_from)
+    # `evaluate_one` needs scores. The thresholds are chosen by the labels themselves.
     scored = with_scores(data)
     results = dict[ModelName, EvalResult]()
     failures = dict[str, str]()
@@ -335,6 +336,7 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Labe
                 f"{', '.join(NLI_VALUES)}, or two labels such as 1 and 0"
             )
         order = {data.label_names[positive]: 1.0, data.label_names[negative]: -1.0}
+    # The rows are pairs, so that one pair of columns has scores.
     [by_similarity] = row_scores(
         scorer, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop
     )

@@ -99,6 +99,7 @@ def evaluate(
     if name.is_retrieval:
         retrieval_data = load_retrieval(data, home)
         retriever = load_retriever(model, load_model)
+        # With 0.0 each document that has a grade is relevant.
         figures = scoring.evaluate(
             retriever, retrieval_data, home, relevant_from=match_from or 0.0, **callbacks
         )

@@ -88,6 +88,7 @@ class ResultGrid:
     def unread(self, data: str) -> list[int] | None:
         """The pairs that no model of the grid was trained on and that all can score; None for all pairs."""
         excluded = set[int]()
+        # The lists are copies, as another thread may be filling the grid.
         for (_, name), model_overlap in list(self.overlaps.items()):
             if name == data:
                 excluded.update(model_overlap.read)
@@ -260,7 +261,8 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
     scores = {}
     for name, values in result.scores.items():
         scores[name] = np.where(is_left_out, np.float32(np.nan), values)
-    # Scores that are not finite are not cached: an endpoint may fail only for a while.
+    # The NaN of a pair with unknown tokens is cached. If the model itself has given a score that is
+    # not finite, nothing is cached: an endpoint may fail only for a while.
     if all(np.isfinite(values).all() for values in result.scores.values()):
         cost = np.array([result.num_sentences, result.seconds])
         cache.put_arrays(key, {**scores, "gold": result.gold, "cost": cost})
@@ -272,6 +274,7 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
     # The first call prepares the weights, which is not part of the speed.
     row_scores(model, WARM_UP)
     report = ScoreReport()
+    # The rows are pairs, so that one pair of columns has scores.
     [scores] = row_scores(
         model,
         data.columns,
@@ -306,6 +309,7 @@ def _files(model: ModelName, home: Path) -> list[str]:
     _, folder = find_opener(model, home)
     if folder is not None:
         stats = _stat(folder.path)
+        # The weights of an adapter depend on the files of its base too.
         if folder.base:
             stats += _stat(ModelFolder.of(folder.base, home).path)
         return stats
@@ -351,6 +355,7 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     ids = set[str]()
     # Edited configs may form a cycle.
     while model.run_id is not None:
+        # A run may also be named by its title or the beginning of its id.
         run_id = find_run(model.run_id, home)
         if run_id in ids:
             break
@@ -371,4 +376,5 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
 def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:
     """The part of ``data`` that a model was trained on; None if its training data is unknown."""
     datasets = trained_on(model, home)
+    # The default model finds the rows that are nearly equal.
     return overlap(data, datasets, default_encode(home)) if datasets else None

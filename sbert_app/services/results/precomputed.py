@@ -109,6 +109,7 @@ def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], st
     gold = np.asarray(data.scores, dtype=np.float64)
     results = {}
     for model, scores in scores_of.items():
+        # What remains are the scores by similarity.
         sentences, seconds = scores.pop("cost")
         if model in speeds:
             seconds = sentences / speeds[model]

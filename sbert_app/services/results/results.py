@@ -63,7 +63,10 @@ class EvalResult:
 
     @cached_property
     def left_out(self) -> list[int]:
-        """The pairs whose score is NaN: the model knows no token of a text, or its score is not finite."""
+        """The pairs whose score is NaN: the model knows no token of a text, or gives no finite score.
+
+        `evaluate_one` gives such a pair NaN under all similarities, so that the first one shows it.
+        """
         return np.flatnonzero(np.isnan(next(iter(self.scores.values())))).tolist()
 
     def without_unscored(self, data: Dataset) -> tuple[EvalResult, Dataset]:

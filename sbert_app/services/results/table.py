@@ -120,6 +120,7 @@ def tabulate(results: Results, metric: Metric, papers: str = DEFAULT_PAPERS) -> 
         )
         rows.append(row)
     best: dict[str, set[str]] = {name: set() for name in names}
+    # The only model of a table is not called its best.
     if len(rows) > 1:
         for name in names:
             values = {}

@@ -87,6 +87,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
         run_id = ModelName.parse(model).run_id if model else None
         if run_id is None:
             continue
+        # A run may also be named by its title or the beginning of its id.
         run = store.get(find_run(run_id, home))
         if not run.has_model:
             raise InputError(
@@ -101,6 +102,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     for name in dev_names:
         # Opening a set checks that it can be used.
         form, _ = _open(name, home, "dev")
+        # A cross-encoder can only be measured on rows that its objective takes.
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)
     parts = []
@@ -150,6 +152,7 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
             continue
         remote_form = remote_form or form
         notes.append(f"{name} is downloaded from the Hub when the run starts, unless it was before")
+        # Whether the objective makes a row of each row of the data.
         _, uses_all_rows = part.facts.rows.example(form)
         size = None
         if name.built_in and uses_all_rows:
@@ -161,6 +164,7 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     if remote_form:
         counts = [size for size in sizes if size is not None]
         rows = sum(counts) if len(counts) == len(sizes) else None
+        # The number of sentences in a row that the objective makes of this form.
         columns, _ = part.facts.rows.example(remote_form)
         return RunEstimate(config, rows, columns, remote_form, tuple(notes))
     data = join(sets)
@@ -307,6 +311,7 @@ def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
         ratio = run.config.batch_size / config.batch_size
         # The first steps are slower than the others, so that one rate is not enough.
         if 0.5 <= ratio <= 2 and len(rates) > 1:
+            # There is at least the evaluation before the first step.
             evaluations = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(median(rates), median(evaluations), source, _other_seconds(run))
@@ -318,6 +323,7 @@ def _other_seconds(run: Run) -> float:
     # The time of the last event of each kind, and of the last event of each state.
     times = {}
     for event in run.events:
+        # The key "t" has the time in seconds since 1970, as the record has.
         times[event.get("state") or event["kind"]] = event.get("t") or 0.0
     started = run.record.started
     seconds = STARTING_SECONDS

@@ -89,6 +89,7 @@ def _log_to(file: Path) -> Iterator[None]:
     handler = logging.FileHandler(file, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%Y-%m-%d %H:%M:%S"))
     app_logger = logging.getLogger("sbert_lab")
+    # The handler is added to the root, which also gets the records of `_traceback_log`.
     root = logging.getLogger()
     level = app_logger.level
     app_logger.setLevel(logging.INFO)
@@ -104,6 +105,7 @@ def _log_to(file: Path) -> Iterator[None]:
 def _log_event(event: Event) -> None:
     """Logs the start, each of its settings and each evaluation in a line. Training steps are only in the events."""
     state = event.get("state")
+    # `execute` logs the state in which the run ends.
     if event["kind"] == "train" or state not in (None, State.RUNNING):
         return
     log.info("%s", in_words(event))

@@ -197,6 +197,7 @@ def _submit(
     # Whether the cluster had room for the run.
     has_begun = False
     result = None
+    # The events of an earlier start were reported then.
     num_reported = len(store.events(run.id))
     _note(run.folder, f"submitted to Ray at {cluster.address}")
     with ray_errors():
@@ -219,6 +220,7 @@ def _submit(
                     _write(run.folder / name, start, content)
                 for event in store.events(run.id, num_reported):
                     on_event(event)
+                # A resumed run may have withdrawn events, so that the number is not just increased.
                 num_reported = len(store.events(run.id))
                 if result is None:
                     answer = actor.poll.remote(requested_end())
@@ -241,6 +243,7 @@ def _write(path: Path, start: int, content: bytes) -> None:
 
     The log of the actor is appended to the log of this process.
     """
+    # Of `FILES`, only the folders have names without an ending.
     is_folder = not path.suffix
     if is_folder:
         with replace_folder(path) as fresh:
@@ -263,6 +266,7 @@ def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
     packed: dict[Path, str] = {}
     for name in FILES:
         path = run.folder / name
+        # The log stays here: `_write` appends the lines of the actor to it.
         if name != LOG and path.exists():
             packed[path] = f"runs/{run.id}/{name}"
 
@@ -275,6 +279,7 @@ def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
 
     def pack_model(name: str) -> str:
         run_id = ModelName(name).run_id
+        # `run_folder` returns the folder of the run's model.
         path = Path(name).expanduser() if run_id is None else run_folder(run_id, home)
         return add(path) if path.exists() else name
 
@@ -285,7 +290,10 @@ def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
 def _renamed(
     config: RunConfig, rename_data: Callable[[str], str], rename_model: Callable[[str], str]
 ) -> RunConfig:
-    """The config with other names of data and models."""
+    """The config with other names of data and models.
+
+    ``rename_data`` and ``rename_model`` take and return names without their settings.
+    """
     names = {}
     for key in ("train_data", "eval_data"):
         data = getattr(config, key)
@@ -310,6 +318,7 @@ def _pack(paths: Mapping[Path, str]) -> bytes:
         for path, name in paths.items():
             if path.is_file():
                 archive.write(path, name)
+            # A path that is a file has nothing to walk through.
             for folder, _, files in os.walk(path, followlinks=True):
                 for file_name in files:
                     file = Path(folder, file_name)

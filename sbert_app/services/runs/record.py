@@ -200,7 +200,7 @@ PRESET_GROUPS = ("My own data", "Try it", "The paper", "From scratch")
 
 
 def two_stage_base(runs: Iterable[Run]) -> str:
-    """The first of the runs on NLI data that has a model, or else the default base."""
+    """The base of the preset "two-stage": the first of the runs on NLI data that has a model, or else the default."""
     for run in runs:
         if run.has_model and run.config.train_data.partition(":")[0] in NLI:
             return str(ModelName.of_run(run.id))

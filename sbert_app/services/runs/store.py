@@ -135,7 +135,7 @@ class RunStore:
         known_ids, scan_time, _ = self._at_work
         # `_ids` returns the same list until a run is created or deleted.
         if known_ids is not ids or time.monotonic() - scan_time > SCAN_SECONDS:
-            # This looks for all runs at work.
+            # For any state, this looks for all runs at work, and keeps their ids in ``_at_work``.
             self.ids(State.QUEUED)
         _, _, at_work = self._at_work
         selected = {*ids[:limit], *at_work, *also}
@@ -182,6 +182,7 @@ class RunStore:
         for run_id in ids:
             folder = self.folder / run_id
             try:
+                # Taken before the run is read, so that a change in the meantime is found next time.
                 stamp = stamp_of(folder)
                 old_stamp, run = self._ended.get(run_id, (None, None))
                 if run is None or old_stamp != stamp:
@@ -447,6 +448,7 @@ class RunStore:
         return folder
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
+        # A config never changes, so it is read once.
         config = self._configs.get(run_id)
         if config is None:
             file = folder / "config.json"
