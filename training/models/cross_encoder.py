@@ -265,8 +265,8 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
 
 def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
     """Opens a sequence classifier of sentence-transformers."""
-    # Without a class in config.json, `open_transformer` finds out whether the folder has the
-    # weights of a head.
+    # Without a class in config.json, `open_transformer` finds out whether the folder has the weights
+    # of a head.
     if not folder.is_cross_encoder and folder.config.get("architectures"):
         raise InputError(
             f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it"

@@ -126,8 +126,8 @@ _AFTER_POOLING: dict[str, dict[str, Any]] = {
     NORMALIZE: _FEATURES,
 }
 
-# The file with the settings of a Transformer. Before version 1, sentence-transformers used the
-# names after the first one too.
+# The file with the settings of a Transformer. Before version 1, sentence-transformers used the names
+# after the first one too.
 _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")

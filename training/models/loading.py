@@ -294,6 +294,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     if not is_classifier:
         class_name = ENCODER_CLASSES.get(str(model_type), auto_class)
     opener = getattr(transformers, class_name)
+    # `ModelFolder.of` adds the config of the base, `ModelFolder.read` does not.
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
     options = {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}

@@ -94,8 +94,7 @@ class PairTokenizer:
         self.prompt = form.prompt
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._unknown_id = tokenizer.unk_token_id
-        # The token that explanations put in place of a word to see how the score changes without
-        # it.
+        # The token that explanations put in place of a word to see how the score changes without it.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
         self._rust = rust_copy(
             tokenizer.backend_tokenizer, form.lowercase, max_length, tokenizer.truncation_side
@@ -124,8 +123,7 @@ class PairTokenizer:
             return rows
         texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         encodings = self._rust.encode_batch_fast([self._part(text) for text in texts])
-        # Reading a field of an encoding converts it to Python, so each is read once for a distinct
-        # text.
+        # Reading a field of an encoding converts it to Python, so each is read once a text.
         ids = {}
         is_cut = {}
         for text, encoding in zip(texts, encodings, strict=True):

@@ -187,7 +187,7 @@ def random_word_parts(
         from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
     texts = list(dict.fromkeys(sentences))
-    # As in `random_backbone`.
+    # The seed must not change the caller's random numbers.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         words = _choose_words(name, texts, home)
