@@ -24,7 +24,7 @@ class SentenceTransformerNames(VectorModel):
 
     backbone: Any
     head: Any  # a sequence of `SentenceModule`
-    _runner: InferenceRunner[Any] | None
+    _runner: InferenceRunner[Any] | None  # the copy for ``encode``; None until it is needed
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:

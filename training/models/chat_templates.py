@@ -16,8 +16,8 @@ from training.models.files import read_object
 # A template takes a few milliseconds. Python takes seconds to start on a busy machine.
 SECONDS = 20.0
 FILES = ("tokenizer_config.json", "chat_template.json", "*.jinja")
-# Renders a template. The exit code is 1 if it fills the memory. transformers reports other mistakes
-# itself.
+# Renders a template, in an environment with the options that transformers uses. The exit code is 1
+# if it fills the memory. transformers reports other mistakes itself.
 PROBE = """
 import sys
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -51,6 +51,7 @@ def check_chat_templates(folder: Path) -> None:
             raise InputError(
                 f"the chat template of {folder} does not end within {SECONDS:g} s; remove it"
             ) from None
+        # The code is negative if the system has killed the process.
         if process.returncode != 0:
             raise InputError(f"the chat template of {folder} fills the memory; remove it")
 

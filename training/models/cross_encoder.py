@@ -72,8 +72,8 @@ class PairParts(NamedTuple):
 
     scorer: Scorer
     tokenizer: PairTokenizer
-    activation: Callable[[Tensor], Tensor]
-    source: str
+    activation: Callable[[Tensor], Tensor]  # logits (B,) -> scores (B,)
+    source: str  # where the parts came from, in words
 
 
 class CrossEncoder(PairModel):
@@ -148,6 +148,8 @@ class CrossEncoder(PairModel):
         scorer = parts.scorer
         tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
+        # For int8, the samples are pairs to measure the ranges of the inputs with. Otherwise they
+        # show whether the scorer reads padding.
         if torch_dtype == torch.int8:
             # The weights stay float32, and are rounded in the copy for inference.
             check_int8(parsed.name, scorer.transformer.base_model)
@@ -156,7 +158,7 @@ class CrossEncoder(PairModel):
             scorer.transformer.to(torch_dtype)
             samples = tokenizer(PROBES)
         runner = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
-        # The folder of a run has no card.
+        # Only the adapter of a joint model has a card.
         card = None
         if folder.has_joint_head and folder.adapter:
             card = read_object(folder.path / "card.json")
@@ -168,6 +170,7 @@ class CrossEncoder(PairModel):
         self.check_settings(name)
         if not name.states_prompt:
             return self
+        # It is a joint model, which has no prompts.
         if self.tokenizer.separately:
             raise InputError(f"{name.name} reads no prompt; leave it out")
         model = copy.copy(self)
@@ -200,6 +203,7 @@ class CrossEncoder(PairModel):
         return self.tokenizer.tokens(text)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
+        # The inputs of a cross-encoder are pairs.
         rows = self.tokenizer(sentences)
         cut = [position for position, row in enumerate(rows) if row.truncated]
         return sum(map(len, rows)), cut
@@ -230,6 +234,7 @@ class CrossEncoder(PairModel):
         if batch_size is not None:
             runner = runner.with_batch_size(batch_size)
 
+        # The runner passes logits in place of hidden states, and no mask.
         def to_scores(logits: Tensor, _: Tensor | None) -> np.ndarray:
             return to_host(self.activation(logits))
 
@@ -289,12 +294,14 @@ def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]
     config.json before.
     """
     older: Any = folder.config.get("sentence_transformers")
+    # config.json has had the activation below this key, and under a key of its own before.
     if isinstance(older, dict):
         older = older.get("activation_fn")
     oldest = folder.config.get("sbert_ce_default_activation_function")
     activation = str(folder.general.get("activation_fn") or older or oldest or SIGMOID)
     try:
         function = activation_named(activation)
+        # It is tried once, as an activation may refuse the shape, or change it.
         keeps_shape = function(torch.zeros(1, 1)).shape == (1, 1)
     except (InputError, RuntimeError) as error:
         raise InputError(

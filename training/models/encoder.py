@@ -211,7 +211,11 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        """The prompts of the model's folder, by name. They can be set; without the default prompt there is none."""
+        """The prompts of the model's folder, by name.
+
+        They can be set. If the name of the default prompt is not among them, no prompt is the
+        default.
+        """
         return self.model_format.prompts
 
     @prompts.setter
@@ -248,7 +252,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """
         if pooling is None or pooling == self.pooling:
             return self
-        # The pooling does not become part of the name.
+        # The pooling does not become part of the name. The keys of stored vectors have both.
         return self._with_format(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
@@ -272,6 +276,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def for_role(self, role: str) -> Self:
         prompt = role_prompt(role, self.prompts, self.model_format.default_prompt)
+        # `with_prompt` may return this encoder itself, which must not change.
         encoder = copy.copy(self.with_prompt(**prompt))
         # The caller follows the advice to use prompts, so it is not logged.
         encoder._is_advised = True
@@ -296,7 +301,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
         Returns (B, full_dimension) float32.
         """
-        input_ids, mask = pad(ids, self.pad_id).to(self.device)  # (B, T) each
+        # (B, T) each; a mask of None means that nothing is padded.
+        input_ids, mask = pad(ids, self.pad_id).to(self.device)
         attention_mask = None if mask is None else mask.long()
         # (B, T, H)
         hidden = self.backbone(input_ids, attention_mask=attention_mask).last_hidden_state
@@ -468,6 +474,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.pooling = form.pooling or "mean"
         self.normalizes = form.normalizes
         self._pool = pooling_function(self.pooling, self.skipped_tokens)
+        # Several poolings, such as mean+max, are concatenated.
         self.full_dimension = len(parse_pooling(self.pooling)) * self._width
         for module in self.head:
             self.full_dimension = module.output_dimension(self.full_dimension)
@@ -481,7 +488,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.prompt_advice = ""
         if not form.prompt:
             self.prompt_advice = prompt_advice(self.name, form.transformer, form.prompts)
-        # "" is the default, with all dimensions and no prompt.
+        # "" is the default, with all dimensions and no prompt. The keys of stored vectors have the
+        # pooling and the length in any case.
         self.settings = ""
         if self.prompt or self.dimension < self.full_dimension:
             self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"

@@ -32,6 +32,7 @@ PROBE = "A man is playing a guitar."
 class _Server:
     """The largest request that a server has not refused."""
 
+    # At first the most texts that a name can ask for.
     most_texts: int = REQUEST_SETTINGS["batch"]
 
 
@@ -48,11 +49,12 @@ class EndpointModel(VectorModel):
         self.probe = fetch_vectors(endpoint, [PROBE], seconds=seconds)[0]
         # Copies of the model with other settings share it.
         self._server = _Server()
-        self._batch = TEXTS
+        self._batch = TEXTS  # the texts in a request, if the server does not refuse as many
         self._seconds = seconds
         # The dimensions of the server's vectors, and of the vectors that are returned.
         self.full_dimension = len(self.probe)
         self.dimension = self.full_dimension
+        # By the texts that are sent, prompts included. The copies share it too.
         self._recent = RecentEmbeddings(self.full_dimension)
 
     @classmethod
@@ -110,7 +112,7 @@ class EndpointModel(VectorModel):
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         start = 0
         while start < len(rows):
-            # The largest request gets smaller when the server refuses one.
+            # `most_texts` gets smaller when the server refuses a request.
             part = slice(start, start + min(self._batch, self._server.most_texts))
             full_vectors = self._recent.get(inputs[part], fetch)
             vectors[part] = full_vectors[:, : self.dimension]
@@ -141,7 +143,7 @@ class EndpointModel(VectorModel):
                     raise
                 refused[texts[0]] = error.words
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
-            # The message may state the most texts that the server accepts.
+            # The message may state the most texts that the server accepts; else half are tried.
             numbers = map(int, re.findall(r"\d{1,6}", error.words))
             limits = [number for number in numbers if 1 <= number < len(texts)]
             size = max(limits, default=len(texts) // 2)

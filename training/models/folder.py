@@ -77,7 +77,11 @@ MIN_LENGTH = 3  # tokens: one between the two special tokens
 
 
 def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any]:
-    """Returns the settings of a Transformer: names and allowed values, None for any value."""
+    """Returns the settings of a Transformer: names and allowed values, None for any value.
+
+    ``task`` selects the class of transformers. Its result has the field ``output``, which the
+    module passes on under the name ``feature``.
+    """
     # It reads texts, but neither messages nor images.
     modalities = {"text": {"method": "forward", "method_output_name": output}}
     return {
@@ -219,6 +223,7 @@ class ModelFormat:
             folders.append(folder / path)
             folders[index].mkdir(exist_ok=True)
         write_json(folder / "modules.json", entries)
+        # The pooling follows the modules before it.
         write_json(folders[len(before)] / "config.json", self._pooling_config(width))
         if before[0] == TRANSFORMER:
             settings = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
@@ -276,6 +281,7 @@ def prompt_advice(name: str, folder: Path, prompts: Mapping[str, str]) -> str:
 
 
 def _is_quoted(prompt: str, text: str) -> bool:
+    # No quotation mark is needed at the end, as a sentence may follow the prompt.
     return any(f"{quote}{prompt}" in text for quote in "\"'`“")
 
 
@@ -289,7 +295,8 @@ def role_prompt(role: str, prompts: Mapping[str, str], default: str | None) -> d
     for name in ROLES[role]:
         if name in prompts:
             return {"name": name}
-    # A default prompt that is meant for the other role is left out.
+    # A default prompt that is meant for the other role is left out. The default is one of the
+    # prompts, so one of this role has been returned above.
     if any(default in names for names in ROLES.values()):
         return {"prompt": ""}
     return {}
@@ -319,7 +326,10 @@ class ModelFolder:
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """Finds and checks the folder of a model or an adapter, with the errors of `model_folder` and `checked`."""
+        """Finds and checks the folder of a model or an adapter, with the errors of `model_folder` and `checked`.
+
+        If ``fetch`` is False, nothing is downloaded.
+        """
         adapter = _adapter_folder(name)
         if adapter is not None:
             folder = cls.read(adapter, "adapter")
@@ -371,14 +381,15 @@ class ModelFolder:
     def kind(self) -> str:
         """The class of sentence-transformers that opens the folder, even if the folder does not name it."""
         class_name = str(self.general.get("model_type") or SENTENCE_TRANSFORMER)
-        # Older folders of PyLate name "ColBERT" or no class, and the folders of ColBERT's authors
-        # name none.
+        # Older folders of PyLate name "ColBERT", or no class but a prefix of queries. The folders
+        # of ColBERT's authors name none, and have no modules.json.
         is_pylate = class_name == "ColBERT" or "query_prefix" in self.general
         is_stanford = not self.modules and self._has_architecture("HF_ColBERT")
         if is_pylate or is_stanford:
             return MULTI_VECTOR
         if self.has_joint_head or self.adapter.get("task_type") == "SEQ_CLS":
             return CROSS_ENCODER
+        # A pooling makes vectors, also from a transformer that config.json names a classifier.
         is_pooled = any(entry.kind == POOLING for entry in self.modules)
         if not is_pooled and self._has_architecture("ForSequenceClassification"):
             return CROSS_ENCODER
@@ -442,6 +453,7 @@ class ModelFolder:
             # An adapter has no config of its own. Its base is checked when it is opened.
             if self.config:
                 check_transformer(self.weights, self.config)
+            # `CrossEncoder` opens it, so it has a form, but uses no setting of it.
             return replace(self, form=ModelFormat())
         if not self.config and (not self.modules or self.modules[0].kind == TRANSFORMER):
             raise InputError(f"{self.weights} is not a model folder: it has no config.json")

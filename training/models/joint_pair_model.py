@@ -58,7 +58,7 @@ class JointPairHead(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
-        # The numbers of a vector of length 1 are of the size 1 / sqrt(D).
+        # The numbers of a vector of length 1 are of the size 1 / sqrt(D), the features of about 1.
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
         cosine = (u * v).sum(1, keepdim=True)
         return self.scale * cosine + self.shift + self.linear(self.dropout(features))
@@ -112,6 +112,7 @@ class JointPairModel(nn.Module):
     def hidden(self, batch: PairBatch, inputs: Tensor | None = None) -> Tensor:
         """Computes the hidden states (B, T, D) of both sentences. ``inputs`` (B, T, D) replace the word embeddings."""
         transformer: Any = self.transformer
+        # MPNet numbers the positions from the one after its padding token's id.
         states = transformer.embeddings(
             input_ids=batch.ids if inputs is None else None,
             inputs_embeds=inputs,
@@ -208,7 +209,7 @@ class PackedPairs(PackedRunner[PairRow]):
     def __init__(self, scorer: Scorer, dtype: torch.dtype) -> None:
         super().__init__(scorer.transformer.base_model, dtype)
         self.scorer = scorer
-        # Unpadded attention takes no bias between the sentences of a pair.
+        # Unpadded attention takes no bias, which a joint model has between the sentences of a pair.
         self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
@@ -226,7 +227,8 @@ class PackedPairs(PackedRunner[PairRow]):
         # Each layer has its own bias, (R, H, W, W).
         biases = [between * cross[:, None, None] for cross in self.scorer.cross.to(between.dtype)]
         if bias is not None:
-            # It is a tensor, as the batch is not unpadded.
+            # It separates the pairs of a row; None stands for one pair in each row. It is a tensor,
+            # as `unpadded` is False for a joint model.
             biases = [cast("Tensor", bias) + cross_bias for cross_bias in biases]
         # Positions restart in the second sentence.
         states = self.transformer(packed.ids, packed.positions - second * starts, biases)

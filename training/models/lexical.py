@@ -82,6 +82,7 @@ class SparseModel(Model, Retriever):
         u = matrix[: len(pairs)]
         v = matrix[len(pairs) :]
         lengths = np.sqrt(_row_products(u, u)) * np.sqrt(_row_products(v, v))
+        # A text without weights has the length 0 and gets the cosine 0.
         return _row_products(u, v) / np.maximum(lengths, 1e-12)
 
     def search(
@@ -107,7 +108,8 @@ def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch
     ranking = []
     for start in steps(range(0, queries.shape[0], size), **watch):
         products = queries[start : start + size] @ columns  # sparse (size, N)
-        # The values of a sparse matrix are stored row after row.
+        # The values of a sparse matrix are stored row after row. All weights are above 0, so
+        # exactly the products above 0 are stored.
         for first, last in pairwise(products.indptr):
             ranking.append(best_rows(products.indices[first:last], products.data[first:last], k))
     return ranking
@@ -136,6 +138,7 @@ class TfIdf(SparseModel):
         # scikit-learn raises an error for an empty vocabulary.
         if not any(re.search(WORD_PATTERN, sentence) for sentence in sentences):
             return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
+        # scikit-learn takes sentences from the stream one by one, which reports the progress.
         starts = steps(range(0, len(sentences), PROGRESS_EVERY), on_progress, should_stop)
         stream = chain.from_iterable(sentences[start : start + PROGRESS_EVERY] for start in starts)
         matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(stream)
@@ -196,9 +199,10 @@ def bm25_weights(
     vectorizer = CountVectorizer(token_pattern=WORD_PATTERN, dtype=np.float32)
     counts = vectorizer.fit_transform(documents)
     lengths = np.asarray(counts.sum(axis=1)).ravel()  # (N,)
+    # A word is stored once for each document that has it.
     n = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
     idf = np.log1p((len(documents) - n + 0.5) / (n + 0.5))  # (V,)
-    # The norm of the document of each stored value.
+    # The term of the equation that is added to tf, for each stored value.
     norms = np.repeat(k1 * (1 - b + b * lengths / lengths.mean()), np.diff(counts.indptr))
     weights = idf[counts.indices] * counts.data * (k1 + 1) / (counts.data + norms)
     counts.data = weights.astype(np.float32)

@@ -40,8 +40,9 @@ DEFAULT_MAX_LENGTH = 512  # tokens, for a model that does not state a number of 
 NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
 # Never download, and never execute code from a model repository.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-# Settings of config.json that change the type of the result or the memory. The code here relies on
-# these values, which are transformers' defaults.
+# Settings of config.json that change the type of the result or the memory. If a config.json states
+# them, they are replaced by these values, which are transformers' defaults: the code here relies on
+# them.
 _FORMS = {"return_dict": True, "chunk_size_feed_forward": 0}
 TOKENIZER = "tokenizer.json"
 # Two texts with upper case, accents, ligatures, Chinese, emoji, rare scripts, numbers and white
@@ -81,7 +82,8 @@ def quiet() -> Iterator[None]:
 def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     """Opens the parts of an encoder. InputError if the folder is not an encoder, or a part cannot be opened."""
     form = own_form(name, folder)
-    # The transformer of any other cross-encoder is opened, without its head.
+    # The cross-encoder of an adapter or of a run is refused. Of any other one, the transformer is
+    # opened without its head.
     if folder.is_cross_encoder and (folder.adapter or name.run_id):
         raise InputError(
             f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder"
@@ -92,6 +94,7 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     is_causal = getattr(backbone.config, "is_causal", True)
     pooling = form.pooling
     if pooling is None:
+        # A decoder whose config.json has is_causal false reads in both directions.
         is_decoder = architecture.endswith("ForCausalLM") and is_causal
         # Only the last token of a decoder has read the whole text.
         pooling = "lasttoken" if is_decoder else "mean"
@@ -195,6 +198,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
                 f"as {TOKENIZER}"
             )
         raise InputError(f"{path} has no tokenizer that can be opened: {reason}") from error
+    # Without files, transformers makes a tokenizer of nearly nothing but special tokens.
     if len({*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens}) < 2:
         raise InputError(
             f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again"
@@ -290,6 +294,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     if not is_classifier:
         class_name = ENCODER_CLASSES.get(str(model_type), auto_class)
     opener = getattr(transformers, class_name)
+    # `ModelFolder.of` adds the config of the base, `ModelFolder.read` does not.
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
     options = {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
@@ -324,6 +329,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         missing = [name for name in missing if name.startswith(prefix)]
     if folder.is_adapter:
         backbone, adapter_weights = merge_adapter(backbone, folder.first)
+        # An adapter may have whole modules, such as a head, which its base lacks.
         missing = [name for name in missing if name not in adapter_weights]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -334,6 +340,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     layers = set()
     for name, _ in backbone.named_parameters():
         layer, _, _ = name.removeprefix(prefix).rpartition(".")
+        # The dot keeps layer.1 apart from layer.10.
         layers.add(f"{layer}.")
     for name in report["unexpected_keys"]:
         # A layer computes something else without its bias, scale or adapter.
@@ -397,6 +404,7 @@ def max_input_length(
     positions = getattr(backbone.config, "max_position_embeddings", None)
     # XLNet states −1, as its positions are relative.
     if positions and positions > 0:
+        # RoBERTa's family and MPNet leave the first positions unused.
         limits.append(int(positions) - position_offset(backbone))
     longest = length or tokenizer.model_max_length
     if longest < NO_LIMIT:

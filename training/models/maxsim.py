@@ -73,6 +73,7 @@ class LateInteraction(TokenModel, Retriever):
 
     def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
+        # `copy.copy` and `STModel.load` make one without a name.
         if cls is not LateInteraction:
             return super().__new__(cls)
         opener = find_opener(ModelName.parse(name), home)[0]
@@ -170,6 +171,7 @@ class LateInteraction(TokenModel, Retriever):
 
     def _scores(self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> np.ndarray:
         """Scores Q queries, (T, D) each, with N documents, (T_i, D) each: (Q, N)."""
+        # Each text has at least one vector (`token_vectors`), so no segment for reduceat is empty.
         lengths = np.array([len(vectors) for vectors in documents])
         starts = lengths.cumsum() - lengths
         tokens = np.concatenate(documents).T  # (D, sum of T_i)

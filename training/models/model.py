@@ -263,6 +263,7 @@ class PairModel(Model):
             self.start_multi_process_pool()
         listed = pairs if isinstance(pairs, Sequence) else list(pairs)
         report = report or ReadReport()
+        # A caller may pass one report to several calls, which adds up their counts.
         truncated_before = report.truncated
 
         def compute(rows: Rows, on_rows: OnRows) -> np.ndarray:
@@ -354,7 +355,8 @@ class VectorModel(Model, Retriever):
     pooling: str = NO_POOLING
     dimension: int  # D, the length of a sentence vector
     similarity_fn_name: str = "cosine"  # the similarity that retrieval uses
-    # The settings other than the weights that change its vectors, in one line; "" for the default.
+    # The settings that change its vectors, in one line; "" for the default. They are a part of the
+    # key of stored vectors, which has the name, the pooling, the length and the weights anyway.
     settings: str = ""
     chunk_size: int = CHUNK  # sentences that are read and sorted by length together
     batch_size: ClassVar[int] = 256  # the most sentences in one call of `encode_batch`
@@ -380,6 +382,7 @@ class VectorModel(Model, Retriever):
         report = report or ReadReport()
         n = len(inverse)
 
+        # `encode_stream` reports distinct sentences; the caller counts all of them.
         def progress(done: int, _: int | None) -> None:
             if on_progress is not None:
                 on_progress(n * done // len(distinct), n)
@@ -409,6 +412,7 @@ class VectorModel(Model, Retriever):
         once. While a GPU encodes a chunk, the next one is read and tokenised.
         """
         report = report or ReadReport()
+        # A caller may pass one report to several calls, which adds up their counts.
         truncated_before = report.truncated
 
         def compute(rows: Rows, on_rows: OnRows) -> np.ndarray:
@@ -488,7 +492,8 @@ class VectorModel(Model, Retriever):
         for chunk in chunks_of_vectors:
             index = SearchIndex(chunk, self.similarity_fn_name)
             scores, rows = index.nearest(query_vectors, min(k, len(chunk)))
-            # Merge with the nearest of the earlier chunks, and keep k of them.
+            # Merge with the nearest of the earlier chunks, and keep the best k of each query; of
+            # equal scores the lower row comes first.
             nearest_scores = np.hstack([nearest_scores, scores])
             nearest_rows = np.hstack([nearest_rows, rows + offset])
             order = np.lexsort((nearest_rows, -nearest_scores))[:, :k]
@@ -652,7 +657,8 @@ def find_opener(
     plugin = _plugin_for(name, None)
     if plugin is not None:
         return plugin, None
-    # A plug-in comes before the built-in kinds here, as the last of them claims every folder.
+    # Names that the built-in kinds claim come before plug-ins; for folders, plug-ins come first, as
+    # the last built-in kind claims every folder.
     folder = ModelFolder.of(name.name, home, fetch)
     plugin = _plugin_for(name, folder)
     if plugin is not None:
@@ -661,7 +667,10 @@ def find_opener(
 
 
 def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
-    """Returns the first plug-in that claims the name or the folder."""
+    """Returns the first plug-in that claims the name or the folder; None if none does.
+
+    A plug-in that raises an error is logged, and claims nothing.
+    """
     for key, opener in plugins(Opener).items():
         if tried(key, partial(opener.claims, name, folder)):
             return opener

@@ -116,13 +116,14 @@ class PairTokenizer:
         if not self.separately:
             parts = [(self._part(a), self._part(b)) for a, b in pairs]
             for encoding in self._rust.encode_batch_fast(parts):
-                # The first text and its special tokens have the type 0.
+                # The first text and its special tokens have the type 0. Scorers that read both
+                # texts together need the split for the types of tokens only.
                 split = encoding.type_ids.count(0)
                 rows.append(PairRow(encoding.ids, split, bool(encoding.overflowing)))
             return rows
         texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         encodings = self._rust.encode_batch_fast([self._part(text) for text in texts])
-        # Reading a field of an encoding converts it to Python, so each is read once.
+        # Reading a field of an encoding converts it to Python, so each is read once a text.
         ids = {}
         is_cut = {}
         for text, encoding in zip(texts, encodings, strict=True):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 VOCABULARY_SIZE = 8_192
-MOST_LETTERS = 1_000
+MOST_LETTERS = 1_000  # the most frequent letters, each of which is a word piece
 SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 FREQUENT = 50_000  # words of GloVe that are in every vocabulary
 LSTM_DIMENSION = 512  # in each direction
@@ -187,7 +187,7 @@ def random_word_parts(
         from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
     texts = list(dict.fromkeys(sentences))
-    # As in `random_backbone`.
+    # The seed must not change the caller's random numbers.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         words = _choose_words(name, texts, home)
@@ -210,6 +210,7 @@ def random_word_parts(
             head.append(Dense(DENSE_DIMENSION, DENSE_DIMENSION))
             backbone = WordBackbone(table)
             pooling = "mean_sqrt_len_tokens"
+    # These networks have no positions, and read texts of any length.
     form = ModelFormat(pooling=pooling, max_length=NO_LIMIT)
     return EncoderParts(backbone, tokenizer, form, f"random weights over {words.source}", head)
 

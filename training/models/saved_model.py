@@ -79,6 +79,7 @@ class SavedModel(VectorModel):
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
         """Returns the vectors of the program, (n, D)."""
         outputs = self.call(import_module("tensorflow").constant(sentences))
+        # A signature returns its outputs by name.
         if isinstance(outputs, dict):
             outputs = next(iter(outputs.values()))
         vectors = np.asarray(outputs)

@@ -102,6 +102,8 @@ def check_module_sizes(folder: Path) -> None:
         # Raises an error that says what is missing.
         read_tensors(folder)
     numbers = sum(map(math.prod, read_shapes(folder).values()))
+    # A module has at least as many weights as the product of its sizes, such as in · out features
+    # of a Dense.
     if math.prod(sizes.values()) > numbers:
         text = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
         raise InputError(
@@ -185,7 +187,8 @@ def _check_sizes(
             raise InputError(
                 f"{file} announces {name} {size:,}, but no weight is larger than {largest:,}; fetch it again"
             )
-    # DeBERTa states 0 types of tokens, which is not a size.
+    # These sizes are only limited, as rotary positions have no weights. DeBERTa states 0 types of
+    # tokens, which `_sizes` would refuse.
     positions = (*POSITIONS, "type_vocab_size") if settings.get("type_vocab_size") else POSITIONS
     for name, size in _sizes(file, settings, positions):
         if size > MOST_POSITIONS:

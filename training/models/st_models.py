@@ -75,8 +75,8 @@ class STModel(Model):
     library_class = SENTENCE_TRANSFORMER
     model: Any
     prompt: str = ""
-    role: str | None = None
-    default_prompt: str | None = None
+    role: str | None = None  # query or document, as `for_role` sets it; None for neither
+    default_prompt: str | None = None  # the name of a prompt
     dtype: torch.dtype
     source: str
     prompts: Any
@@ -174,6 +174,7 @@ class STModel(Model):
         return self.with_prompt(name.prompt, name.prompt_name)
 
     def for_role(self, role: str) -> Self:
+        # `with_prompt` may return this model itself, which must not change.
         model = copy.copy(self.with_prompt(**role_prompt(role, self.prompts, self.default_prompt)))
         # The caller follows the advice to use prompts.
         model.prompt_advice = ""
@@ -391,7 +392,8 @@ class STCrossEncoder(STModel, PairModel):
         return without_vectors(encoding)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
-        # The prompt is counted once, before the first text.
+        # The inputs are pairs. The prompt is counted once, before the first text. Special tokens
+        # are counted as if each text were alone.
         firsts, _ = self._tokenizer.ids([first for first, _ in sentences])
         seconds, _ = self._tokenizer.with_prompt("").ids([second for _, second in sentences])
         lengths = [len(first) + len(second) for first, second in zip(firsts, seconds, strict=True)]

@@ -114,6 +114,7 @@ def compute_chunks(
     seconds_before = report.seconds
     done = 0
     for part in parts:
+        # A chunk has at least one input, so neither number is 0.
         count = len(part.inverse)
         distinct = len(part.rows)
         report.add_cut(part.cut, len(part.cut))

@@ -50,6 +50,6 @@ class WordBackbone(nn.Module):
         # The LSTM leaves out positions that are padding in all texts.
         states = F.pad(states, (0, 0, 0, hidden.shape[1] - states.shape[1]))  # (B, T, H)
         if input_ids is not None:
-            # A text without words gets zeros.
+            # A text without words gets zeros. Vectors do not tell which of them are padding.
             states = states * input_ids.ne(0)[..., None]
         return SimpleNamespace(last_hidden_state=states)

@@ -137,6 +137,7 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarray:
+    # ``cells`` follow the word of the line. ``expected`` is D; 0 if the first line has none.
     try:
         numbers = np.array(cells, dtype=np.float32)
     except ValueError as error:

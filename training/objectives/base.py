@@ -211,6 +211,7 @@ def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dat
         f"{len(held_out):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge "
         "the run"
     )
+    # The notes of the data stay with the rows to train on.
     dev = replace(data.select(held_out), name=f"{data.name}, {HELD_OUT}", notes=())
     return rest.with_note(note), dev
 
