@@ -123,6 +123,7 @@ class FusedBert:
         # before it are not used.
         self.padding_idx = embeddings.position_embeddings.padding_idx
         table = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
+        # The rows for each token type. Without the row of the padding token they are the positions.
         self.table_size = len(table)
         self.max_length = self.table_size
         if self.padding_idx is not None:
@@ -293,6 +294,8 @@ class FusedModernBert:
             [partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers]
         )
         self.layer_types = tuple(config.layer_types)
+        # By the type of a layer: the angles by which one position rotates each pair of a head's
+        # dimensions, (d/2,).
         self.frequencies = {}
         for kind in set(self.layer_types):
             frequencies = getattr(backbone.rotary_emb, f"{kind}_inv_freq")
