@@ -195,8 +195,8 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
     # For each token: its text, its position in the text, and its position in the flattened rows.
     text, position = np.nonzero(mask)
     index = starts[text] + position
-    # Padding of a row has the token id 0, whatever the model's is, as no sentence attends to it: its
-    # sequence id, 0, is different.
+    # The padding of a row has the token id 0 for every model. No sentence attends to it, as its
+    # sequence id, also 0, is different.
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
     ids[index] = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
     positions[index] = position

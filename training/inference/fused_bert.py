@@ -115,7 +115,7 @@ class FusedBert:
         if dtype == torch.int8:
             linear = ObservedLinear
             dtype = torch.float32
-        # The dtype of attention.
+        # The dtype of attention, which callers also make its ``bias`` in.
         self.dtype = dtype
         self.heads = int(config.num_attention_heads)
         self.token_embeddings = embeddings.word_embeddings.weight.detach().to(dtype, copy=True)
@@ -143,7 +143,8 @@ class FusedBert:
         is_mpnet = config.model_type == "mpnet"
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
         self.unpadded = not is_mpnet and has_varlen(device, dtype, head_size)
-        # MPNet's bias for each distance of two tokens from 1 - max_length on, (2 * max_length - 1, H).
+        # MPNet's bias for each distance of two tokens from 1 - max_length on, (2 * max_length - 1,
+        # H).
         self.relative_bias: Tensor | None = None
         if is_mpnet:
             encoder = backbone.encoder
@@ -190,6 +191,7 @@ class FusedBert:
             elif isinstance(bias, Tensor):
                 biases = relative + bias
             else:
+                # A bias for each layer. `Boundaries` cannot occur, as MPNet is never ``unpadded``.
                 biases = [relative + layer_bias for layer_bias in biases]
         # The same for all layers.
         if biases is None or isinstance(biases, Tensor | Boundaries):
@@ -246,6 +248,8 @@ class FusedLayer:
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Implements ``FusedBert.to_int8`` for one layer."""
+        # ``projection`` and ``up`` follow a norm, so they are smoothed. The result of
+        # ``projection`` goes into attention.
         self.projection = Int8Linear(self.projection, attention_dtype, smooth=True)
         self.output = Int8Linear(self.output)
         # This reads the ranges of ``down``, which is replaced afterwards.

@@ -208,8 +208,8 @@ class Int8Linear(FusedLinear):
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise.binary
-        # Scale, zero point and dtype of the result; scale and zero point of the residual, and how it
-        # is added, with its factor. The scales and zero points are not used for floats.
+        # Scale, zero point and dtype of the result; scale and zero point of the residual, and how
+        # it is added, with its factor. The scales and zero points are not used for floats.
         result = (1.0, 0, self.output)
         added = (1.0, 0, "add", 1.0)
         return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
@@ -295,8 +295,8 @@ def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundarie
         query, key, value = qkv.unbind()
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
     else:
-        # On a CPU, two batched products and a softmax take half the time of PyTorch's kernels, which
-        # are made for long texts.
+        # On a CPU, two batched products and a softmax take half the time of PyTorch's kernels,
+        # which are made for long texts.
         query, key, value = qkv.contiguous().view(3, rows * heads, width, size).unbind()
         logits = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, width, width)
         if bias is not None:

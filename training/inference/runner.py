@@ -212,7 +212,8 @@ class PackedRunner(InferenceRunner[Text]):
 
     def calibrate(self, texts: Sequence[Text]) -> None:
         """Passes texts through a `FusedBert` made with int8, to fix the ranges of its inputs."""
-        # The products record the ranges of their inputs meanwhile. The hidden states are not needed.
+        # The products record the ranges of their inputs meanwhile. The hidden states are not
+        # needed.
         for _ in self.map(texts, lambda hidden, mask: None):
             pass
         # Only products are in int8. Attention is in the dtype that "auto" chooses.

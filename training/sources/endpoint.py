@@ -85,7 +85,7 @@ def fetch_vectors(
             if should_stop is not None and should_stop():
                 raise StoppedError
     finally:
-        # A request that is running ends by the event, one that waits for a thread is cancelled.
+        # The event ends a running request. One that still waits for a thread is cancelled.
         is_over.set()
         request.cancel()
     raise InputError(

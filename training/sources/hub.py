@@ -329,8 +329,8 @@ def _refuse_inside(request: Any) -> None:
     """Refuses redirects to addresses inside the network of this machine. The Hub itself may be inside."""
     host = request.url.host
     has_proxy = bool({"http", "https", "all"} & {*getproxies()})
-    # Requests to another host than the Hub's are redirects. A proxy decides itself which addresses it
-    # connects to.
+    # A request to another host follows from an answer of the Hub, such as a redirect. A proxy
+    # decides itself which addresses it connects to.
     if host == urlsplit(endpoint()).hostname or has_proxy:
         return
     # An IPv6 address may end with the name of its interface: fe80::1%eth0.

@@ -136,7 +136,7 @@ def find_run(run: str, home: str | Path | None = None) -> str:
             if _text(file) == name:
                 ids.append(file.parent.name)
     if not ids and is_id(run):
-        # An id has no wildcards and no slashes.
+        # `is_id` allows no wildcards and no slashes.
         ids = [file.parent.name for file in runs.glob(f"{run}*/run.json")]
     if not ids:
         raise InputError(

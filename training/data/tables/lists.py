@@ -98,6 +98,7 @@ class ListsTable(OpenedTable):
             notes: dict[int, str] = {}
             for at, cells in enumerate(zip(*batch.rows.values(), strict=True)):
                 if at in batch.notes:
+                    # The note stays with the first of the rows that this row becomes.
                     notes[len(rows)] = batch.notes[at]
                 row = dict(zip(batch.rows, cells, strict=True))
                 for single in self._side_by_side(row, first_row + len(rows)):
