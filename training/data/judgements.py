@@ -36,7 +36,7 @@ Judgements = Mapping[int, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Judged:
-    """The judgements of the rows of a table.
+    """The judgements of the rows of a table, which are counted from 0 here.
 
     Attributes:
         gold: how a judgement is read.

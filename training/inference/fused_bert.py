@@ -143,8 +143,8 @@ class FusedBert:
         is_mpnet = config.model_type == "mpnet"
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
         self.unpadded = not is_mpnet and has_varlen(device, dtype, head_size)
-        # MPNet's bias for each distance of two tokens from 1 - max_length on, (2 * max_length - 1,
-        # H).
+        # MPNet's bias for each distance of two tokens, which begin at 1 - max_length:
+        # (2 * max_length - 1, H).
         self.relative_bias: Tensor | None = None
         if is_mpnet:
             encoder = backbone.encoder

@@ -44,6 +44,7 @@ MOST_BYTES = 64 << 20
 MOST_ERROR_BYTES = 64 << 10
 MOST_DIMENSIONS = 16_384
 
+# By the address of a server.
 _threads: dict[str, ThreadPoolExecutor] = {}
 
 

@@ -117,6 +117,7 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
         raise OSError(
             f"pip could not download {wheel.name} {wheel.version}: {lines[-1].removeprefix('ERROR: ')}"
         )
+    # There is only one, as `_archive` deletes each wheel before the next.
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:
         sha256 = hashlib.file_digest(opened, "sha256").hexdigest()

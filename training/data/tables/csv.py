@@ -43,6 +43,7 @@ LONGEST_FIELD = 2_000_000
 SNIFFED_RECORDS = 50
 # The first records among which a header may be.
 HEADER_ROWS = 10
+# A field that goes on after its closing quote; and a line whose fields are all in quotes.
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
 ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
