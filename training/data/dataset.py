@@ -210,6 +210,8 @@ class Dataset:
         """
         path = Path(path).expanduser()
         with opened_file(path, encoding, sheet) as table:
+            # The table of a .gz file has the path of a temporary file, so name and source are given
+            # here.
             data = cls.from_table(table, columns, path.name, split, scale, labels, raters)
             return replace(data, source=str(path))
 
@@ -466,6 +468,7 @@ def parse_dataset(
     remarks = []
     keep = set(range(len(rows)))
     for reason, positions in left_out.items():
+        # A row is counted under the first of its reasons only.
         count = len(keep & positions)
         # Nothing is lost with a joined row: its judgement counts for the earlier one.
         if count and reason != JOINED:
@@ -503,7 +506,8 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
             f"{data.name}, row {row + 1:,}, {problem}; write a number, or leave the cell empty; ?labels= gives words "
             "their values"
         )
-    # ``data`` counts rows from 1, ``judged`` from 0.
+    # ``data`` counts rows from 1, ``judged`` from 0. Rows without a value are in
+    # ``judged.left_out``, so ``data`` does not have them.
     values = [judged.values[row - 1] for row in data.rows]
     notes = [] if gold.is_sure else [f"read as: {gold.read_as}"]
     if len(values) > 1 and len(set(values)) == 1:

@@ -235,7 +235,8 @@ class GoldColumn:
             scale = scale or scale_in_name[1]
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
-        # "different" and "is_different", but not a column with the name 0.
+        # "different" and "is_different", but not a column with the name 0, which `side_of` takes
+        # for the opposite of a match.
         is_contrary = side_of(role.removeprefix("is")) is False and parse_number(role) is None
         if is_contrary or role.endswith(DISTANCES):
             raise InputError(
@@ -243,6 +244,7 @@ class GoldColumn:
             )
         ends = parse_scale(scale) if scale else None
         if top := _top_of_shares(texts):
+            # A scale that the user has named comes first.
             ends = ends or (0.0, top)
             return cls(
                 name, scale=ends, read_as=f"shares as scores {_in_words(*ends)}", are_shares=True
@@ -298,8 +300,8 @@ class GoldColumn:
 
         if names := _nli_names(texts):
             return cls._inference(name, names, missing)
-        # 0, 1 and 2 are labels of inference if a column of labels has all three, or if 2 occurs beside a
-        # premise and a hypothesis.
+        # 0, 1 and 2 are labels of inference if a column of labels has all three, or if 2 occurs
+        # beside a premise and a hypothesis.
         if texts <= NLI_NAMES.keys():
             are_all_there = may_be_classes and len(texts) == len(NLI_NAMES)
             if are_all_there or (pair == NLI_PAIR and "2" in texts):
@@ -323,6 +325,7 @@ class GoldColumn:
     def _with_labels(cls, name: str, values: dict[str, float], scale: str | None) -> GoldColumn:
         """The reading by the values of labels: 1 and 0 of matches and others, or scores."""
         named = ", ".join(f"{label} is {value:g}" for label, value in values.items())
+        # A word such as "maybe" is a judgement if the user gives it a value.
         missing = tuple(text for text in MISSING if text not in values)
         if set(values.values()) <= {0.0, 1.0}:
             names = {label: f"{value:g}" for label, value in values.items()}
@@ -538,8 +541,8 @@ def _distinct(cells: Iterable[Any]) -> set[str]:
             ordered = sorted(numbers, key=numbers.__getitem__)
             # All but the ends go.
             texts = texts.difference(ordered[MOST_LABELS:-MOST_LABELS])
-            # Thousands of different words are not labels. Looking for numbers in them at every further
-            # cell would take hours.
+            # Thousands of different words are not labels. Looking for numbers in them at every
+            # further cell would take hours.
             if len(texts) > MOST_DISTINCT / 2:
                 break
     return texts

@@ -28,14 +28,15 @@ FEW_PAIRS = 3
 # Stands in place of a reason for a row that is joined to an earlier one.
 JOINED = ""
 
-# The cells of a table by column, and the judgements of pairs by the first row of each.
+# The cells of a table by column, and the judgements of pairs by the first row of each. Each pair
+# here has at least one judgement, as `judge` leaves out rows without any.
 Columns = Mapping[str, Sequence[Any]]
 Judgements = Mapping[int, Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The judgements of the rows of a table.
+    """The judgements of the rows of a table, which are counted from 0 here.
 
     Attributes:
         gold: how a judgement is read.
@@ -88,6 +89,7 @@ def judge(
     for at, judgements in enumerate(by_row):
         if at not in unusable:
             used += judgements
+    # The judgements of several columns are read together, under the name of the first.
     gold = GoldColumn.of(columns[0], used, reading.sentences, scale, labels)
 
     valid = []
@@ -158,7 +160,8 @@ def _judgements(
         # Without a column of raters, each column of judgements is a rater.
         if names and not rater and column not in names:
             continue
-        # Argilla writes the states of a list of responses into a column of their own.
+        # Argilla writes the states of a list of responses into a column of their own. `repeat` has
+        # no end, so the lengths may differ.
         states = cells.get(f"{column}.status", repeat(None))
         for judgements, cell, state in zip(by_row, cells[column], states, strict=False):
             judgements += _not_rejected(judgement_of(cell), state)

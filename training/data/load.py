@@ -71,6 +71,7 @@ def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float 
     """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks them."""
     source = name.built_in
     if source is not None and source.repo:
+        # Without a split in the name any one is taken: the sum is over the files of all splits.
         split = check_split(name, source) or next(iter(source.splits))
         selectors = [source.config, source.splits[split].hub_name]
         return hub_dataset.megabytes_to_fetch(source.repo, selectors, home)
@@ -334,8 +335,8 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
         return _read_nano(name, home)
     source, split = name.judged
     is_file = source.path.is_file()
-    # Only the encoding and the columns of a file can be named, and nothing of a folder. `load_one`
-    # checks the settings of a set.
+    # Only the encoding and the columns of a file, the first two of `READ_AS`, can be named, and
+    # nothing of a folder. `load_one` checks the settings of a set.
     unused = source.read_as[2:] if is_file else source.read_as
     if source.exists and any(unused):
         raise InputError(f"{name} holds judgements, which have no such settings; leave them out")
@@ -351,6 +352,7 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
         judgements = _by_query(_judgements(source.path, columns, source.encoding))
     else:
         data = load_one(source, home, split="test")
+        # The result may be triplets, whose negatives are not relevant to the query.
         firsts, seconds, *_ = transform_for(data, POSITIVE_ROWS, "retrieval").columns
         judgements = _by_query(zip(firsts, seconds, repeat(1.0), strict=False))
         # Second sentences that belong to no query are documents too.
@@ -386,6 +388,7 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
 
     queries = dict(rows("queries", "_id", "text"))
     corpus = dict(rows("corpus", "_id", "text"))
+    # The judgements have no grades: each document that they name is relevant.
     judgements = _by_query((*pair, 1.0) for pair in rows("qrels", "query-id", "corpus-id"))
     return RetrievalData.from_dicts(queries, corpus, judgements, str(name))
 

@@ -113,7 +113,8 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
         return None
     pairs = []
     for i, j in _alike(training, evaluated):
-        # Each sentence is compared with a different one of the training row.
+        # A shorter training row does not have a different sentence for each one of the evaluated
+        # row.
         if len(training[j]) >= len(evaluated[i]):
             pairs.append((i, j))
     if len(pairs) > MOST_PAIRS:

@@ -262,7 +262,7 @@ def _contrastive(
 
 
 def positive_and_negative(data: Dataset) -> tuple[int, int]:
-    """The indices of the positive and of the negative label. InputError unless the names say which they are."""
+    """The indices of the positive and of the negative label. InputError unless exactly one name says each."""
     sides = [side_of(name) for name in data.label_names]
     if sides.count(True) == 1 and sides.count(False) == 1:
         return sides.index(True), sides.index(False)
@@ -299,6 +299,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
         matches = np.asarray(data.scores) >= match_from
         note = f"a gold score of at least {match_from:g} (of 5) is a match"
     elif data.question:
+        # They are pairs, and a column that is not read may be their judgement.
         raise InputError(data.question)
     else:
         raise InputError(
@@ -444,8 +445,8 @@ def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> n
     """The fold of each row, int (N,), from 0 to k - 1: random folds of about equal size that share no sentence."""
     groups = sentence_groups(columns)
     sizes = np.bincount(groups)
-    # Each group goes into the smallest fold, the largest groups first, groups of equal size in random
-    # order.
+    # Each group goes into the smallest fold, the largest groups first, groups of equal size in
+    # random order.
     order = np.random.default_rng(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
     fold_of = np.empty(len(sizes), dtype=np.int64)

@@ -75,6 +75,7 @@ def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = Non
     for text, length in enumerate(lengths):
         by_length.setdefault(length, []).append(text)
     for length, same in sorted(by_length.items(), reverse=True):
+        # A packed row of one text is widened to this multiple.
         count = max(1, token_budget // round_up(length, TOKEN_MULTIPLE))
         if most:
             count = min(count, most)
@@ -122,8 +123,8 @@ class PackedBatch(NamedTuple):
         return hidden.flatten(0, 1)[self.token_index]
 
     def attention_bias(self, dtype: torch.dtype) -> Tensor | None:
-        """Makes a bias (R, 1, W, W): 0 within a sentence, the lowest number elsewhere; None for one sentence a row."""
-        # n = R and T = W: each row holds one sentence.
+        """Makes a bias (R, 1, W, W): 0 within a sentence, the lowest number elsewhere; None if none is needed."""
+        # n = R and T = W, without padding: one sentence fills each row.
         if self.token_index.shape == self.sequence_ids.shape and self.mask is None:
             return None
         apart = self.sequence_ids[:, None, :, None] != self.sequence_ids[:, None, None, :]
@@ -144,6 +145,7 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     for sentence in reversed(range(len(lengths))):
         by_length[lengths[sentence]].append(sentence)
     rows_by_width: dict[int, list[Row]] = {}
+    # No sentence is empty, so the lengths end at 1.
     for longest in range(len(by_length) - 1, 0, -1):
         while by_length[longest]:
             width = round_up(longest, TOKEN_MULTIPLE)
@@ -193,6 +195,8 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
     # For each token: its text, its position in the text, and its position in the flattened rows.
     text, position = np.nonzero(mask)
     index = starts[text] + position
+    # The padding of a row has the token id 0 for every model. No sentence attends to it, as its
+    # sequence id, also 0, is different.
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
     ids[index] = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
     positions[index] = position
@@ -241,6 +245,7 @@ def boundaries(packed: PackedBatch) -> Boundaries:
     # The batch is still on the host, so nothing waits for a GPU.
     tokens = packed.ids.numel()
     text_tokens = int((packed.sequence_ids > 0).sum())
+    # The sentences follow each other from the beginning of the row, and the padding comes last.
     starts = packed.token_index[:, 0].tolist()
     if text_tokens < tokens:
         starts.append(text_tokens)

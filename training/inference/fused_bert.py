@@ -115,7 +115,7 @@ class FusedBert:
         if dtype == torch.int8:
             linear = ObservedLinear
             dtype = torch.float32
-        # The dtype of attention.
+        # The dtype of attention, which callers also make its ``bias`` in.
         self.dtype = dtype
         self.heads = int(config.num_attention_heads)
         self.token_embeddings = embeddings.word_embeddings.weight.detach().to(dtype, copy=True)
@@ -123,6 +123,7 @@ class FusedBert:
         # before it are not used.
         self.padding_idx = embeddings.position_embeddings.padding_idx
         table = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
+        # The rows for each token type. Without the row of the padding token they are the positions.
         self.table_size = len(table)
         self.max_length = self.table_size
         if self.padding_idx is not None:
@@ -142,7 +143,8 @@ class FusedBert:
         is_mpnet = config.model_type == "mpnet"
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
         self.unpadded = not is_mpnet and has_varlen(device, dtype, head_size)
-        # MPNet's bias for each distance of two tokens from 1 - max_length on, (2 * max_length - 1, H).
+        # MPNet's bias for each distance of two tokens, which begin at 1 - max_length:
+        # (2 * max_length - 1, H).
         self.relative_bias: Tensor | None = None
         if is_mpnet:
             encoder = backbone.encoder
@@ -189,6 +191,7 @@ class FusedBert:
             elif isinstance(bias, Tensor):
                 biases = relative + bias
             else:
+                # A bias for each layer. `Boundaries` cannot occur, as MPNet is never ``unpadded``.
                 biases = [relative + layer_bias for layer_bias in biases]
         # The same for all layers.
         if biases is None or isinstance(biases, Tensor | Boundaries):
@@ -245,6 +248,8 @@ class FusedLayer:
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Implements ``FusedBert.to_int8`` for one layer."""
+        # ``projection`` and ``up`` follow a norm, so they are smoothed. The result of
+        # ``projection`` goes into attention.
         self.projection = Int8Linear(self.projection, attention_dtype, smooth=True)
         self.output = Int8Linear(self.output)
         # This reads the ranges of ``down``, which is replaced afterwards.
@@ -293,6 +298,8 @@ class FusedModernBert:
             [partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers]
         )
         self.layer_types = tuple(config.layer_types)
+        # By the type of a layer: the angles by which one position rotates each pair of a head's
+        # dimensions, (d/2,).
         self.frequencies = {}
         for kind in set(self.layer_types):
             frequencies = getattr(backbone.rotary_emb, f"{kind}_inv_freq")

@@ -186,8 +186,10 @@ class Int8Linear(FusedLinear):
         self._factors = 1 / (self.scale * factors)
         # `_input` rounds to signed integers first.
         self._offset = torch.full_like(factors, self.zero_point - SIGN_BIT)
+        # Only `gelu` uses it, which is called only if there is a ``following`` product.
         self._gelu_quantization = (1.0, 0)
         if following is not None:
+            # Its inputs come from GELU and not from a norm, so they are not smoothed.
             self._gelu_quantization = following.quantization(torch.ones(1))
         weight = observed.weight * factors
         scales = weight.abs().amax(dim=1).clamp_min(SMALLEST) / weight_max()
@@ -206,8 +208,8 @@ class Int8Linear(FusedLinear):
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise.binary
-        # Scale, zero point and dtype of the result; scale and zero point of the residual, and how it
-        # is added, with its factor. The scales and zero points are not used for floats.
+        # Scale, zero point and dtype of the result; scale and zero point of the residual, and how
+        # it is added, with its factor. The scales and zero points are not used for floats.
         result = (1.0, 0, self.output)
         added = (1.0, 0, "add", 1.0)
         return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
@@ -240,6 +242,7 @@ def weight_max() -> int:
     On such processors (AVX2 without VNNI) 2 * 255 * 127 silently overflows, and 2 * 255 * 63 does
     not.
     """
+    # Each element is the sum of `TRIAL_SIZE` equal products, unless it overflows.
     overflows = _smallest_product(INPUT_MAX) != INPUT_MAX * WEIGHT_MAX * TRIAL_SIZE
     return WEIGHT_MAX // 2 if overflows else WEIGHT_MAX
 
@@ -292,8 +295,8 @@ def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundarie
         query, key, value = qkv.unbind()
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
     else:
-        # On a CPU, two batched products and a softmax take half the time of PyTorch's kernels, which
-        # are made for long texts.
+        # On a CPU, two batched products and a softmax take half the time of PyTorch's kernels,
+        # which are made for long texts.
         query, key, value = qkv.contiguous().view(3, rows * heads, width, size).unbind()
         logits = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, width, width)
         if bias is not None:
@@ -310,7 +313,7 @@ def varlen_attention(projected: Tensor, heads: int, boundaries: Boundaries) -> T
 
     query, key, value = projected.view(len(projected), 3, heads, -1).unbind(1)  # (N, H, d)
     window: dict[str, Any] = {}
-    # Older versions of PyTorch do not have the argument.
+    # Older versions of PyTorch do not have the argument, so it is passed only if there is a window.
     if boundaries.window is not None:
         window["window_size"] = (boundaries.window, boundaries.window)
     context: Any = varlen_attn(

@@ -8,6 +8,7 @@ import numpy as np
 
 # 43,690 sentences in 384 dimensions.
 CACHE_BYTES = 64 << 20
+# The limit for vectors of fewer than 256 dimensions.
 MOST_SENTENCES = 65_536
 # Longer sentences rarely repeat, and take more memory than their embedding.
 LONGEST_SENTENCE = 400
@@ -41,7 +42,9 @@ class RecentEmbeddings:
                     # A text that got NaN, as a server refused it, may get a vector next time.
                     has_vector = np.isfinite(result[row]).all()
                     if has_vector and len(texts[row]) <= LONGEST_SENTENCE:
+                        # A view would keep all of ``result`` in memory.
                         self._embeddings[texts[row]] = result[row].copy()
                 while len(self._embeddings) > self.capacity:
+                    # The text that was encoded first goes. Being found again has not made it newer.
                     self._embeddings.popitem(last=False)
         return result

@@ -136,6 +136,7 @@ class InferenceRunner(ABC, Generic[Text]):
         """Yields batches within the device's token budget, equally many for each CPU core, of nearly equal size."""
         most_tokens = TOKEN_BUDGET[self.device.type]
         if self.deterministic:
+            # The budget of these batches does not depend on the other texts.
             for batch in batching.plan_alike(lengths, most_tokens, self.batch_size):
                 yield self.rows(batch)
             return
@@ -212,6 +213,8 @@ class PackedRunner(InferenceRunner[Text]):
 
     def calibrate(self, texts: Sequence[Text]) -> None:
         """Passes texts through a `FusedBert` made with int8, to fix the ranges of its inputs."""
+        # The products record the ranges of their inputs meanwhile. The hidden states are not
+        # needed.
         for _ in self.map(texts, lambda hidden, mask: None):
             pass
         # Only products are in int8. Attention is in the dtype that "auto" chooses.

@@ -44,6 +44,7 @@ MOST_BYTES = 64 << 20
 MOST_ERROR_BYTES = 64 << 10
 MOST_DIMENSIONS = 16_384
 
+# By the address of a server.
 _threads: dict[str, ThreadPoolExecutor] = {}
 
 
@@ -85,6 +86,7 @@ def fetch_vectors(
             if should_stop is not None and should_stop():
                 raise StoppedError
     finally:
+        # The event ends a running request. One that still waits for a thread is cancelled.
         is_over.set()
         request.cancel()
     raise InputError(

@@ -243,6 +243,7 @@ def push_folder(
     token = token.strip()
     if not is_repo_id(repo) or "/" not in repo:
         raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
+    # A header of HTTP cannot hold any other token, and the client's error would contain the token.
     is_readable = token.isascii() and token.isprintable()
     if not token or not is_readable:
         raise InputError(
@@ -316,6 +317,7 @@ def _confine_redirects() -> None:
     """Gives huggingface_hub a client that does not follow redirects into the network of this machine."""
     import httpx2
 
+    # The hooks of the library are kept. They are called for every request and every redirect.
     hooks = {"request": [*huggingface_hub.get_session().event_hooks["request"], _refuse_inside]}
     # The library limits the time of each request itself.
     huggingface_hub.set_client_factory(
@@ -327,12 +329,14 @@ def _refuse_inside(request: Any) -> None:
     """Refuses redirects to addresses inside the network of this machine. The Hub itself may be inside."""
     host = request.url.host
     has_proxy = bool({"http", "https", "all"} & {*getproxies()})
-    # A proxy decides itself which addresses it connects to.
+    # A request to another host follows from an answer of the Hub, such as a redirect. A proxy
+    # decides itself which addresses it connects to.
     if host == urlsplit(endpoint()).hostname or has_proxy:
         return
     # An IPv6 address may end with the name of its interface: fe80::1%eth0.
     for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
         if not ip_address(str(address[0]).partition("%")[0]).is_global:
+            # `_translated_errors` converts it to ConnectionError.
             raise ValueError(f"{host} is an address inside of the network")
 
 

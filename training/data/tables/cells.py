@@ -21,7 +21,7 @@ NO_TEXT = re.compile(
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 # Python's bytes as pandas writes them.
 _BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
-# Texts in place of a judgement.
+# Texts in place of a judgement, the empty text first.
 _UNSURE = (
     "|-|--|—|–|.|?|nan|none|null|n/a|n.a.|na|<na>|ns|unknown|unsure|not sure|unclear|maybe|perhaps|"
     "vielleicht|peut-être|quizás|ignore|skip"

@@ -43,6 +43,7 @@ LONGEST_FIELD = 2_000_000
 SNIFFED_RECORDS = 50
 # The first records among which a header may be.
 HEADER_ROWS = 10
+# A field that goes on after its closing quote; and a line whose fields are all in quotes.
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
 ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
@@ -117,6 +118,8 @@ class DelimitedTable(TextTable):
                         record = fields
                     else:
                         record = self._plain(first)
+                        # Without quoting, the error has another cause, such as a field above
+                        # `LONGEST_FIELD`.
                         if self.is_quoted:
                             notes.append(
                                 "a quotation mark is opened and not closed properly; read as plain text"
@@ -208,6 +211,7 @@ def open_delimited(
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, header, remarks = header_of(path, first)
     # Commas in a .txt file are a part of its sentences, unless they separate the names of columns.
+    # A usual name in the first column alone does not show that.
     may_be_lines = path.suffix.lower() == ".txt" and delimiter not in ("\t", *LONG_DELIMITERS)
     if may_be_lines and not any(map(is_usual_name, columns[1:])):
         return open_lines(path, encoding)

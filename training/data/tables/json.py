@@ -170,6 +170,7 @@ def _layout(text: TextFile) -> Layout:
 
 def _columns(text: TextFile) -> dict[str, list[Any]] | None:
     """The columns of a file that is one object of lists of one length; None for any other file."""
+    # An object of columns is held in memory as a whole.
     if text.path.stat().st_size > LONGEST_OBJECT:
         return None
     with text.open() as file:
@@ -203,6 +204,7 @@ def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
     if nested and isinstance(nested, list):
         names = value.get("columns")
         if isinstance(names, list) and _are_rows(nested, len(names)):
+            # pandas writes {"columns": […], "data": [[…], …]} with orient="split".
             return {str(name): [row[at] for row in nested] for at, name in enumerate(names)}
         if _are_objects(nested):
             # The dataset viewer of the Hub puts each row into an object.
@@ -212,10 +214,10 @@ def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
                 rows.append(row if isinstance(row, dict) else item)
             return rows_to_columns(rows)
     if parts and _are_objects(parts):
-        # By the number of the row, then by column.
+        # By the number of the row, then by column: orient="index" of pandas.
         if all(map(str.isdecimal, value)):
             return rows_to_columns(parts)
-        # By column, then by row.
+        # By column, then by row: orient="columns" of pandas.
         index = dict.fromkeys(chain.from_iterable(parts))
         if not index:
             return None

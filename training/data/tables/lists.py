@@ -98,6 +98,7 @@ class ListsTable(OpenedTable):
             notes: dict[int, str] = {}
             for at, cells in enumerate(zip(*batch.rows.values(), strict=True)):
                 if at in batch.notes:
+                    # The note stays with the first of the rows that this row becomes.
                     notes[len(rows)] = batch.notes[at]
                 row = dict(zip(batch.rows, cells, strict=True))
                 for single in self._side_by_side(row, first_row + len(rows)):
@@ -195,6 +196,7 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
     Only the lengths in the first row are compared here; the other rows are checked when they are
     read.
     """
+    # The reading by the names alone, without any cells.
     reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
     names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)
     # (columns, rows); a cell that is not a list has the size 1, so that a list of one item is not

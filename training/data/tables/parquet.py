@@ -21,6 +21,7 @@ LONGEST_CELL_BYTES = 2_000_000
 class ParquetTable(OpenedTable):
     """A Parquet file whose footer has been read."""
 
+    # The Arrow schema, in which columns of objects are taken apart.
     schema: Any
     # Fewer than `BATCH_ROWS` where the cells are long.
     rows_at_once: int

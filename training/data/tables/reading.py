@@ -137,7 +137,8 @@ class Cells:
     """The cells of a column.
 
     Attributes:
-        kind: "empty", or as `_kind_of` names it.
+        kind: "empty", "split", "judging words", "scores", "ids", "numbers", "category", "sentences",
+            "few values" (some repeat) or "texts" (all different); `_kind_of` decides.
         words: the reason for the kind.
         texts: the different texts, in lower case.
         length: the mean length of a text, in characters.
@@ -353,10 +354,11 @@ class _Reader:
         self.layout = layout
         self.cells = {column: Cells.of(values) for column, values in rows.items()}
         self.has_only_names = not any(rows.values())
+        # The role and the evidence of each column that has been found.
         self.roles: dict[str, tuple[str, str]] = {}
         self.doubts: list[Doubt] = []
-        # Whole names come before the last parts of dotted ones, and the first of equal names before
-        # the others.
+        # The column of each normalized name. Whole names come before the last parts of dotted ones,
+        # and the first of equal names before the others.
         self.by_key: dict[str, str] = {}
         for key in (normalize_name, _last_key):
             for column in rows:
@@ -487,6 +489,7 @@ class _Reader:
                 )
                 if other is None or is_series:
                     continue
+                # In a table without cells all columns are empty.
                 if {self.cells[column].kind, self.cells[other].kind} <= {"sentences", "empty"}:
                     pairs.add((column, other))
         return pairs.pop() if len(pairs) == 1 else None
@@ -528,6 +531,8 @@ class _Reader:
         main_texts = self._main_texts()
         if len(main_texts) == 1:
             return main_texts[0]
+        # `_find_sentences` takes a single column of ``texts`` before, so there are two or more
+        # here.
         first, second, *_ = sorted(texts, key=lambda name: -self.cells[name].length)
         is_far_longer = self.cells[first].length >= UNLIKE * self.cells[second].length
         return first if is_far_longer else ""

@@ -22,7 +22,9 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
+# The same number as in `training.data.tables.rows`: this file imports nothing of the project.
 HEAD_ROWS = 500
+# The limit for the memory of this process.
 MOST_BYTES = 4 << 30
 # Characters; Excel itself allows 32,767.
 LONGEST_CELL = 1 << 20
@@ -48,6 +50,7 @@ def main(path: str, sheet: str = "") -> None:
         what_to_do = "open it in Excel and save it again, or as CSV"
         print(json.dumps({"error": f"is a damaged workbook: {what_to_do}"}))
     except ValueError as error:
+        # `_text` raises it for a cell that is too long.
         print(json.dumps({"error": str(error)}))
 
 

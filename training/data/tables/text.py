@@ -275,8 +275,9 @@ def guess_encoding(sample: bytes) -> str | None:
     matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
 
     def rank(match: CharsetMatch) -> tuple[float, float, int]:
-        # For short texts several encodings of Latin letters are equally likely; `GUESSED` begins
-        # with the most common ones.
+        # The least disorder (chaos) comes first, then the best fit to a language (coherence). For
+        # short texts several encodings of Latin letters are equally likely; `GUESSED` begins with
+        # the most common ones.
         return match.chaos, -match.coherence, GUESSED.index(match.encoding)
 
     best = min(matches, key=rank, default=None)

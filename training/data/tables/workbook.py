@@ -46,6 +46,7 @@ class UnknownSheetError(InputError):
 class WorkbookTable(OpenedTable):
     """A workbook, and the sheet that is read."""
 
+    # The number of rows up to the header, from the first row that is not empty.
     header: int
     # The first rows, without the header.
     head: list[Record] = field(repr=False)
