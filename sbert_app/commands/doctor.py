@@ -71,7 +71,7 @@ def doctor(computing: options.Computing) -> int:
                 failed.append(name)
     lines = [f"{name:14} {result}" for name, result in results.items()]
     print_result({**results, "failed": failed}, computing.as_json, "\n".join(lines))
-    # The app works without a network.
+    # The exit code. The app works without a network.
     return int(bool(set(failed) - {"Hub", "package index"}))
 
 

@@ -57,6 +57,7 @@ def evaluate(
             _calibrate(data, calibrate, model, computing)
             return
 
+        # ``name`` is a part of the model's name, if that joins several: NAME?rerank=CROSS_ENCODER.
         def load(name: str) -> Model:
             return options.load_model(replace(model, model=name), computing)
 

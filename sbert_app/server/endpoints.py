@@ -166,6 +166,7 @@ class EvaluateBody(Body):
 def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
     """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches."""
     services = call.services
+    # Raises InputError if a visitor may not use this data.
     services.access.check_data(body.data)
 
     def load(name: str) -> Model:
@@ -185,6 +186,7 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
     if result.kind == RETRIEVAL:
         queries, documents = result.texts
         token_usage = usage_of_search(result.models, queries, documents)
+    # A task of MTEB has no texts here. For pairs, only the model of the name is loaded.
     elif result.texts:
         token_usage = usage_of_rows(result.models[0], result.texts)
     # An undefined correlation becomes null.
@@ -338,7 +340,8 @@ StartRunBody = create_model(
 def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid-type]
     """Queue a training run and return it; follow it with run_status. The arguments are the settings of a run."""
     services = call.services
-    # `RunConfig` derives fields that are not set, such as the learning rate, from the others.
+    # `RunConfig` derives fields that are not set, such as the learning rate, from the others. The
+    # default of the objective is not set either, so it is added.
     settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
     # Raises InputError if the run could not begin, so that it is not queued.
@@ -421,6 +424,7 @@ def project(call: Call, body: ProjectBody) -> Projection:
     corpus_map = compute_map(services.embeddings, key, [name], settings)
     # One model was asked for, so there is one map.
     embedded = corpus_map.embedded[0]
+    # Opened to count the tokens, which do not depend on the pooling.
     encoder = services.models.get(model, VectorModel)
     return Projection(
         model=embedded.model,
