@@ -143,6 +143,7 @@ def _speed(computing: options.Computing) -> str:
     from training.models.encoder import Encoder
 
     home = computing.prepare()
+    # Without options this is the default model.
     name = options.ModelOptions().name
     encoder = Encoder.load(name, dtype=computing.dtype, device=computing.device, home=home)
     sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]

@@ -167,6 +167,7 @@ def _table(result: dict[str, Any]) -> str:
         )
     if "interval" in result:
         interval = result["interval"]
+        # Without an interval, its method says why there is none.
         text = interval["method"]
         if not isnan(interval["low"]):
             text = f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f} ({text})"

@@ -252,6 +252,7 @@ def export(
     clustering = ClusterSettings(HDBSCAN)
     if clusters:
         clustering = ClusterSettings(K_MEANS, num_clusters=clusters)
+    # Of more sentences HDBSCAN clusters a sample of this size, too; the others join its clusters.
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
     with (

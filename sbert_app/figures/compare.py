@@ -244,7 +244,8 @@ def histogram(report: ScoreReport) -> go.Figure:
 
 def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: float) -> go.Figure:
     """Overlaid histograms of the cosines of matches and of other pairs, with a line at the threshold."""
-    counts = np.array(by_label)  # (2, bins), a bin for each hundredth of the cosine
+    # Matches, then other pairs (2, bins), in bins of a hundredth of the cosine.
+    counts = np.array(by_label)
     # These bins are less than half as wide as those of `histogram`, so twice as many are merged.
     merged = 2 * _bins_merged(counts.sum())
     width = merged / 100
@@ -291,6 +292,7 @@ def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
     # Many points are smaller and fainter, as they lie on top of each other.
     is_small = len(report.scatter) < 300
+    # The page shows this figure only for a report with points.
     gold, cosines = zip(*report.scatter, strict=True)
     figure = add_scatter(
         go.Figure(),

@@ -103,6 +103,7 @@ def compare(call: Call, body: CompareBody) -> Compared:
     models = call.services.models
     name = ModelName.parse(body.model)
     pair = (body.sentence_a, body.sentence_b)
+    # A pooling of "" is the one in the name, or else the model's own.
     comparison = compare_by_name(models, *pair, name, body.pooling or "", body.cross_encoder)
     answer = Compared(**comparison.to_json())
     if body.words:
@@ -253,6 +254,7 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     criterion = Criterion.parse(body.threshold) if body.threshold.strip() else None
     path = Path(body.file.path).resolve()
     if not path.is_relative_to(services.settings.temp_folder.resolve()):
+        # Without ``public``, visitors would read "upload", as folders of paths are removed.
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     columns = None
     if body.columns.strip():
@@ -282,6 +284,7 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     if columns is None:
         # A question about the columns is asked at once; otherwise the job would fail with it.
         open_table(path, body.encoding or None).reading.check()
+    # Scores a copy of the file, and waits until that is done.
     job, summary = services.scoring.run(request, call.visitor, body.encoding)
     answer = summary.to_dict()
     # The visitor learns the names of the files, and not the folder on this machine.

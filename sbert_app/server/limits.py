@@ -281,6 +281,7 @@ def _limit_upload(receive: Receive, most: int, boundary: str) -> Receive:
         body = message.get("body", b"")
         size += len(body)
         if size > most:
+            # Gradio answers a message with "maximum allowed size" by 413, and others by 400.
             raise MultiPartException(
                 f"the upload exceeds the maximum allowed size of {format_bytes(most)}"
             )

@@ -153,6 +153,7 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         role = body.input_type
     model = call.services.models.get(name, Model, role=role)
     if isinstance(model, PairModel):
+        # Without ``public``, visitors would read "rerank", as folders of paths are removed.
         sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
