@@ -179,7 +179,7 @@ class FileOptions:
         for field in fields(self):
             settings[field.name] = getattr(data, field.name) or getattr(self, field.name)
         for key, value in zip(READ_AS, data.read_as, strict=True):
-            # No command with these options has a split, and `FileOptions` has no scale, labels or raters.
+            # These options have no split, and `FileOptions` has no scale, labels and raters either.
             if value and key not in settings:
                 raise InputError(f"?{key}= is not for this command; leave it out")
         return data.name, replace(self, **settings)

@@ -264,7 +264,7 @@ def export(
         corpus = Corpus.from_file(path, file.columns, file.encoding, sheet=file.sheet)
         watch = Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
-        # The vectors are a file in this folder, which keeps those computed before an interruption.
+        # The vectors are a file in this folder. After an interruption only missing ones are computed.
         embedded = encode(corpus, encoder, watch=watch.stage("Encoding"), folder=home / "vectors")
         labels = group(embedded, clustering, cache, home, watch, limits)
         groups = describe_clusters(embedded, labels)

@@ -384,6 +384,6 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
 
 
 def _marked_choices(decision: Decision) -> list[tuple[Choice, str, str]]:
-    """Those of the first three choices that have a threshold, each with its symbol and its dash."""
+    """The first three choices, without any that has no threshold, each with its symbol and its dash."""
     marked = zip(decision.choices, THRESHOLD_MARKS, strict=False)
     return [(choice, symbol, dash) for choice, (symbol, dash) in marked if choice.exists]

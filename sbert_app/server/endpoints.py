@@ -420,6 +420,7 @@ class ProjectBody(Body):
 def project(call: Call, body: ProjectBody) -> Projection:
     """Draw the UMAP map of 5 to 10,000 sentences: a point for each, near where their meanings are near."""
     services = call.services
+    # `compute_map` takes the key of an open corpus.
     key = services.embeddings.add(Corpus("sentences", body.sentences))
     model = body.model
     settings = MapSettings(body.dimensions, body.neighbours, body.min_dist, body.seed)
