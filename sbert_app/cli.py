@@ -110,6 +110,7 @@ def normalize(arguments: Sequence[str]) -> list[str]:
     """
     if arguments[:1] == ["help"] or not arguments:
         arguments = [*arguments[1:], "--help"]
+    # After "--" nothing is an option, such as a sentence that begins with "-".
     end = arguments.index("--") if "--" in arguments else len(arguments)
     global_options = []
     others: list[str] = []
@@ -154,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer turns a KeyboardInterrupt in a command into this exit code.
         if code == INTERRUPTED:
             return _print_error("stopped", INTERRUPTED)
+        # `doctor` returns its exit code, and typer.Exit has one; the other commands return None.
         return code if isinstance(code, int) else GOOD
     except (KeyboardInterrupt, typer.Abort):
         return _print_error("stopped", INTERRUPTED)

@@ -65,6 +65,7 @@ def format_number(value: float | None, digits: int = 2, sign: str = "") -> str:
     """A figure with thousands separators and a true minus sign; a dash for None. ``sign="+"`` adds plus signs."""
     if value is None:
         return MISSING
+    # With "z", a small negative value that is rounded to zero has no minus sign.
     return f"{value:{sign}z,.{digits}f}".replace("-", "−")
 
 

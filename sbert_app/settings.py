@@ -181,7 +181,7 @@ class Settings(BaseModel):
         with_ports = []
         for address in addresses:
             # An address is parsed in the name of some model on that server. As the name begins with
-            # ENDPOINT, it has an endpoint.
+            # ENDPOINT, it has an endpoint; the condition is for the type checker.
             endpoint = ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint
             if endpoint:
                 with_ports.append(endpoint.address)

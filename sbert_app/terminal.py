@@ -107,6 +107,7 @@ class ProgressBar:
             return
         now = time.monotonic()
         if self._start is None:
+            # The first call shows nothing, so ``now - began`` below is above 0.
             self._start = (now, done)
             self._last_update = now
         interval = BAR_SECONDS if self.is_terminal else LINE_SECONDS

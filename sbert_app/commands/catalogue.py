@@ -166,7 +166,8 @@ def data(
             data_name = DataName.parse(source)
             if not data_name.path.is_file():
                 raise InputError(f"{name} is not a file, so there is nothing to write --clean from")
-            # Settings in the name take precedence over options.
+            # The rows are copied from the file itself. Settings in the name take precedence over
+            # options.
             encoding = data_name.encoding or file.encoding
             table = open_table(data_name.path, encoding, data_name.sheet or file.sheet)
             num_clean = write_clean(table, clean, dataset, findings)
@@ -194,6 +195,7 @@ def data(
     has_note = any("read as: " in note for note in dataset.notes)
     if dataset.scores is not None and not has_note:
         lines.append("read as: scores from 0 to 5")
+    # ``dataset.rows`` has the number of every row in its file, and only the first three are shown.
     for number, cells in zip(dataset.rows, first_rows, strict=False):
         lines.append(f"row {number}: {'  |  '.join(map(str, cells))}")
     lines += [f"fault: {finding}" for finding in findings]

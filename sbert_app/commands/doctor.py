@@ -71,7 +71,7 @@ def doctor(computing: options.Computing) -> int:
                 failed.append(name)
     lines = [f"{name:14} {result}" for name, result in results.items()]
     print_result({**results, "failed": failed}, computing.as_json, "\n".join(lines))
-    # The app works without a network.
+    # The exit code. The app works without a network.
     return int(bool(set(failed) - {"Hub", "package index"}))
 
 
@@ -143,6 +143,7 @@ def _speed(computing: options.Computing) -> str:
     from training.models.encoder import Encoder
 
     home = computing.prepare()
+    # Without options this is the default model.
     name = options.ModelOptions().name
     encoder = Encoder.load(name, dtype=computing.dtype, device=computing.device, home=home)
     sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]

@@ -57,6 +57,7 @@ def evaluate(
             _calibrate(data, calibrate, model, computing)
             return
 
+        # ``name`` is a part of the model's name, if that joins several: NAME?rerank=CROSS_ENCODER.
         def load(name: str) -> Model:
             return options.load_model(replace(model, model=name), computing)
 
@@ -166,6 +167,7 @@ def _table(result: dict[str, Any]) -> str:
         )
     if "interval" in result:
         interval = result["interval"]
+        # Without an interval, its method says why there is none.
         text = interval["method"]
         if not isnan(interval["low"]):
             text = f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f} ({text})"

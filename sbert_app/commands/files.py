@@ -199,6 +199,7 @@ def encode(
             target = Path(output_path)
             # Errors of the file are reported before the model is loaded.
             table, column = open_sentences(path, file.columns, file.encoding, file.sheet)
+            # The columns of the sentences of a row: two for pairs, three for triplets.
             if file.columns is None and len(table.reading.sentences) > 1:
                 note = f"{source} holds pairs: {column} alone is encoded; --columns names another column"
                 print(note, file=sys.stderr)
@@ -326,6 +327,7 @@ def score(
             reranker = options.load_cross_encoder(cross_encoder, computing)
             with stop_on_signal() as should_stop, ExitStack() as stack:
                 files = [target]
+                # The thresholds in the report of a file with gold scores or labels.
                 criteria: tuple[str, ...] = CRITERIA
                 if criterion is not None:
                     criteria = (str(criterion),)
@@ -409,6 +411,7 @@ def _agreements(report: ScoreReport | None) -> list[str]:
         if agreement is None:
             continue
         if isnan(agreement.spearman):
+            # In place of a method, this says why the correlation is undefined.
             lines.append(f"{title}: {agreement.interval_method}, {agreement.n:,} rows")
             continue
         low, high = agreement.spearman_interval

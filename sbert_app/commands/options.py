@@ -152,6 +152,7 @@ class ModelOptions:
         name = ModelName.parse(self.model)
         if self.dimension is not None:
             name = replace(name, dimension=self.dimension)
+        # Either option replaces the prompt in the name, whether that is a text or the name of one.
         if self.prompt is not None or self.prompt_name is not None:
             name = replace(name, prompt=self.prompt, prompt_name=self.prompt_name)
         return str(name)
@@ -178,6 +179,7 @@ class FileOptions:
         for field in fields(self):
             settings[field.name] = getattr(data, field.name) or getattr(self, field.name)
         for key, value in zip(READ_AS, data.read_as, strict=True):
+            # These options have no split, and `FileOptions` has no scale, labels and raters either.
             if value and key not in settings:
                 raise InputError(f"?{key}= is not for this command; leave it out")
         return data.name, replace(self, **settings)
@@ -316,6 +318,7 @@ class Computing:
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """Wraps a command so that a parameter with the type of a group, such as `ModelOptions`, becomes its options."""
     signature = inspect.signature(command, eval_str=True)
+    # Only these parameters may have defaults in any order.
     kind = inspect.Parameter.KEYWORD_ONLY
     groups: dict[str, Any] = {}
     parameters = []

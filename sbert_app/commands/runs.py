@@ -63,11 +63,13 @@ def list_runs(
     """List runs, the newest first."""
     store = RunStore(options.prepare(home))
     stored = store.list(limit, cursor)
+    # The runs that this list leaves out, because their files are damaged.
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
     lines = [_line(run) for run in stored]
     if not lines:
         lines = ["no runs yet: start one with train, or on the Train page"]
+    # With a cursor, only the runs older than it are counted, as in the list.
     if stored and limit < store.count(cursor):
         lines.append(f"{store.count():,} runs in all; older ones: --cursor {stored[-1].id}")
     print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
@@ -229,6 +231,7 @@ def worker(
     if once is not None and idle_seconds:
         raise InputError("--once takes no run from the queue; leave out --idle-seconds")
     if once is None:
+        # None without --ray and $SBERT_RAY: the runs are executed on this machine.
         cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
         if cluster is not None and not idle_seconds:
             # The person who types the command learns at once whether the cluster answers. With

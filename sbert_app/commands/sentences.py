@@ -108,6 +108,7 @@ def search(
     ):
         corpus = options.open_corpus(path, file, place)
         encoder = options.load_encoder(model, computing)
+        # The model's folder may have a prompt for documents, and another one for queries.
         space = options.embed(corpus, encoder.for_role("document"), place, bar)
         reranker = options.load_cross_encoder(cross_encoder, computing)
         result = find(space, query, encoder.for_role("query"), k, reranker, keep_unknown)
@@ -167,7 +168,7 @@ def cluster(
             check_output(output, WRITERS, Path(path))
         corpus = options.open_corpus(path, file, place)
         space = options.embed(corpus, options.load_encoder(model, computing), place, bar)
-        # The next stages do not count sentences.
+        # The next stages count no sentences, so the bar shows their share alone.
         bar.unit = ""
         cache = DiskCache(place / "cache")
         labels = group(space, settings, cache, place, Watch(bar.stage), keep_unknown=keep_unknown)
@@ -251,6 +252,7 @@ def export(
     clustering = ClusterSettings(HDBSCAN)
     if clusters:
         clustering = ClusterSettings(K_MEANS, num_clusters=clusters)
+    # Of more sentences HDBSCAN clusters a sample of this size, too; the others join its clusters.
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
     with (
@@ -262,6 +264,7 @@ def export(
         corpus = Corpus.from_file(path, file.columns, file.encoding, sheet=file.sheet)
         watch = Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
+        # The vectors are a file in this folder. After an interruption only missing ones are computed.
         embedded = encode(corpus, encoder, watch=watch.stage("Encoding"), folder=home / "vectors")
         labels = group(embedded, clustering, cache, home, watch, limits)
         groups = describe_clusters(embedded, labels)

@@ -146,7 +146,7 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
         raise InputError(
             "there is no display to open a window on; sbert-lab serve serves the app to a browser"
         )
-    # The lock file needs the folder.
+    # A home folder has one window at a time. The lock file needs the folder.
     make_home(place)
     try:
         with FileLock(place / "desktop.lock", timeout=0):

@@ -30,7 +30,7 @@ DOWNWARDS = {"autorange": "reversed", "showgrid": False}
 MOST_NUMBERS = 12
 # The vertical axis of a histogram.
 PAIRS = {"title": "pairs", "rangemode": "tozero"}
-# (largest number of pairs, bins that are merged into a bar of a histogram)
+# (number of pairs below which this holds, bins that are merged into a bar of a histogram)
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
@@ -204,6 +204,7 @@ def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
 
 def histogram(report: ScoreReport) -> go.Figure:
     """A histogram of the cosines of a file from zero, or the lowest cosine, with a line at their mean."""
+    # Any number of `BINS_MERGED` divides the 80 bins.
     counts = np.array(report.counts)
     merged = _bins_merged(counts.sum())
     counts = counts.reshape(-1, merged).sum(axis=1)  # (bars,)
@@ -243,13 +244,15 @@ def histogram(report: ScoreReport) -> go.Figure:
 
 def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: float) -> go.Figure:
     """Overlaid histograms of the cosines of matches and of other pairs, with a line at the threshold."""
-    counts = np.array(by_label)  # (2, bins), a bin for each hundredth of the cosine
+    # Matches, then other pairs (2, bins), in bins of a hundredth of the cosine.
+    counts = np.array(by_label)
     # These bins are less than half as wide as those of `histogram`, so twice as many are merged.
     merged = 2 * _bins_merged(counts.sum())
     width = merged / 100
     counts = counts.reshape(2, -1, merged).sum(axis=2)  # (2, bars)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
-    # The first bar is at zero, or at the lowest cosine. The tolerance allows for rounding.
+    # The first bar that is drawn is at zero, or at the lowest cosine: the first with a pair. The
+    # tolerance allows for rounding.
     lowest_bar = int(np.flatnonzero(counts.sum(axis=0))[0])
     first = min(lowest_bar, int(np.searchsorted(lows, -1e-9)))
     figure = go.Figure()
@@ -289,6 +292,7 @@ def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
     # Many points are smaller and fainter, as they lie on top of each other.
     is_small = len(report.scatter) < 300
+    # The page shows this figure only for a report with points.
     gold, cosines = zip(*report.scatter, strict=True)
     figure = add_scatter(
         go.Figure(),

@@ -92,6 +92,7 @@ def frontier(points: Sequence[Point]) -> list[Point]:
     """
 
     def dominates(other: Point, point: Point) -> bool:
+        # Without this, two equal models with almost the same speed would each exclude the other.
         if other.quality == point.quality:
             return other.speed > point.speed
         return other.quality > point.quality and other.speed >= (1 - SPEED_NOISE) * point.speed
@@ -140,6 +141,7 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
             showlegend=False,
             **marker,
         )
+    # Without points the axis is around 100 sentences per second.
     decades = [log10(point.speed) for point in points] or [2.0]
     # More space on the right, for labels.
     x_range = (min(decades) - 0.25, max(decades) + 0.8)
@@ -212,6 +214,7 @@ def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
     figure = go.Figure()
     middles = ((SIMILARITY_BINS[:-1] + SIMILARITY_BINS[1:]) / 2).round(3).tolist()
     hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
+    # There are at most three labels: two, or those of entailment data.
     colours = ("blue", "orange", "vermillion")
     for (label, values), colour in zip(by_label.items(), colours, strict=False):
         # Similarities outside of the bins count in the bins at the ends.
@@ -381,6 +384,6 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
 
 
 def _marked_choices(decision: Decision) -> list[tuple[Choice, str, str]]:
-    """The choices for which there is a threshold, each with its symbol and its dash."""
+    """The first three choices, without any that has no threshold, each with its symbol and its dash."""
     marked = zip(decision.choices, THRESHOLD_MARKS, strict=False)
     return [(choice, symbol, dash) for choice, (symbol, dash) in marked if choice.exists]

@@ -238,7 +238,8 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
     # If all points have the same coordinate, its range is not empty either.
     edge = EDGE * np.where(high > low, high - low, 1)
     horizontal, vertical = np.stack([low - edge, high + edge], axis=1).tolist()
-    # assets/explore.js compares the visible range with this one.
+    # assets/explore.js compares the visible range with this one. `map_figure` has set the other
+    # values.
     figure.update_layout(meta={**figure.layout.meta, "span": horizontal[1] - horizontal[0]})
     hidden = {"visible": False, "showgrid": False}
     annotations = []
@@ -286,6 +287,7 @@ def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
     sizes = np.bincount(labels.groups, minlength=len(labels.names))
     names = []
     for group in np.argsort(-sizes, kind="stable").tolist():
+        # A sample of the corpus may have no point of a group.
         if sizes[group] and labels.names[group] and not labels.is_rest(group):
             members = points[labels.groups == group]
             # The distance from the median, summed over the axes.
@@ -310,7 +312,7 @@ def _traces(data: MapData, panel: int) -> list[Any]:
     trace_type = _trace_type(data)
 
     def add(rows: Any, marker: dict[str, Any], **options: Any) -> None:
-        # Scatter3d has no selection.
+        # ``rows`` are positions of points, or a slice. Scatter3d has no selection.
         if trace_type is not go.Scatter3d:
             options["unselected"] = {"marker": {"opacity": FADED}}
         trace = trace_type(
@@ -330,6 +332,7 @@ def _traces(data: MapData, panel: int) -> list[Any]:
                 np.flatnonzero(colouring.groups == group),
                 colouring.style(group),
                 name=short_label(name, LEGEND_LENGTH),
+                # A click on the one legend entry hides the group on both maps.
                 legendgroup=f"group {group}",
                 showlegend=panel == 0 and data.has_legend,
             )

@@ -319,5 +319,6 @@ def dots(
         x={"title": "Spearman ρ ×100 on STSb dev"},
         y=y,
         showlegend=True,
+        # The means, which are drawn last and lie on top, come first in the legend.
         legend_traceorder="reversed",
     )

@@ -88,6 +88,7 @@ async def _watch_client(request: Request) -> AsyncIterator[Callable[[], bool]]:
     has_gone = threading.Event()
 
     async def watch() -> None:
+        # FastAPI has read the body, so nothing is left to receive but the end of the connection.
         while (await request.receive())["type"] != "http.disconnect":
             pass
         has_gone.set()

@@ -41,7 +41,8 @@ def create_app(services: Services) -> FastAPI:
 
         tools = McpServer(services)
         tool_routes = tools.routes()
-    # The layer that lets other sites read the answers.
+    # The layer that lets other sites read the answers: of the app, and of each page, where Gradio
+    # looks for it.
     cross_origin = []
     if settings.allow_origins:
         layer = Middleware(

@@ -103,6 +103,7 @@ def compare(call: Call, body: CompareBody) -> Compared:
     models = call.services.models
     name = ModelName.parse(body.model)
     pair = (body.sentence_a, body.sentence_b)
+    # A pooling of "" is the one in the name, or else the model's own.
     comparison = compare_by_name(models, *pair, name, body.pooling or "", body.cross_encoder)
     answer = Compared(**comparison.to_json())
     if body.words:
@@ -166,6 +167,7 @@ class EvaluateBody(Body):
 def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
     """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches."""
     services = call.services
+    # Raises InputError if a visitor may not use this data.
     services.access.check_data(body.data)
 
     def load(name: str) -> Model:
@@ -185,6 +187,7 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
     if result.kind == RETRIEVAL:
         queries, documents = result.texts
         token_usage = usage_of_search(result.models, queries, documents)
+    # A task of MTEB has no texts here. For pairs, only the model of the name is loaded.
     elif result.texts:
         token_usage = usage_of_rows(result.models[0], result.texts)
     # An undefined correlation becomes null.
@@ -251,6 +254,7 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     criterion = Criterion.parse(body.threshold) if body.threshold.strip() else None
     path = Path(body.file.path).resolve()
     if not path.is_relative_to(services.settings.temp_folder.resolve()):
+        # Without ``public``, visitors would read "upload", as folders of paths are removed.
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     columns = None
     if body.columns.strip():
@@ -280,6 +284,7 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     if columns is None:
         # A question about the columns is asked at once; otherwise the job would fail with it.
         open_table(path, body.encoding or None).reading.check()
+    # Scores a copy of the file, and waits until that is done.
     job, summary = services.scoring.run(request, call.visitor, body.encoding)
     answer = summary.to_dict()
     # The visitor learns the names of the files, and not the folder on this machine.
@@ -338,7 +343,8 @@ StartRunBody = create_model(
 def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid-type]
     """Queue a training run and return it; follow it with run_status. The arguments are the settings of a run."""
     services = call.services
-    # `RunConfig` derives fields that are not set, such as the learning rate, from the others.
+    # `RunConfig` derives fields that are not set, such as the learning rate, from the others. The
+    # default of the objective is not set either, so it is added.
     settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
     # Raises InputError if the run could not begin, so that it is not queued.
@@ -414,6 +420,7 @@ class ProjectBody(Body):
 def project(call: Call, body: ProjectBody) -> Projection:
     """Draw the UMAP map of 5 to 10,000 sentences: a point for each, near where their meanings are near."""
     services = call.services
+    # `compute_map` takes the key of an open corpus.
     key = services.embeddings.add(Corpus("sentences", body.sentences))
     model = body.model
     settings = MapSettings(body.dimensions, body.neighbours, body.min_dist, body.seed)
@@ -421,6 +428,7 @@ def project(call: Call, body: ProjectBody) -> Projection:
     corpus_map = compute_map(services.embeddings, key, [name], settings)
     # One model was asked for, so there is one map.
     embedded = corpus_map.embedded[0]
+    # Opened to count the tokens, which do not depend on the pooling.
     encoder = services.models.get(model, VectorModel)
     return Projection(
         model=embedded.model,

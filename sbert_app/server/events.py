@@ -44,11 +44,12 @@ class WaitingEvents:
         self._early: dict[str, float] = {}
 
     def count(self, visitor: str) -> int:
-        """Returns the number of waiting events of a visitor."""
+        """Returns the number of waiting events of a visitor. Forgets the events that have waited too long."""
         oldest = time.monotonic() - WAITING_SECONDS
         entries = self._waiting.items()
         self._waiting = {event: entry for event, entry in entries if entry[1] > oldest}
-        # The id never comes if the event was no longer counted, or its visitor has left.
+        # The call of `add` with an early id never comes if the event was no longer counted, or its
+        # visitor has left.
         self._early = {event: since for event, since in self._early.items() if since > oldest}
         return sum(address == visitor for address, _ in self._waiting.values())
 

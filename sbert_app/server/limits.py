@@ -155,11 +155,13 @@ class BodyLimits:
         # The folder is measured in a thread, and rarely, as it may have many files.
         if time.monotonic() - self._measured_at >= MEASURE_SECONDS:
             self._measured_at = time.monotonic()
+            # Each file counts as one block of the disk at least.
             self._size = await to_thread.run_sync(folder_size, self.folder, BLOCK)
         if size + self._size > self.max_folder:
             # Files may be deleted, so the folder is measured again for the next upload.
             self._measured_at = -math.inf
             raise RefusedRequestError(507, full_message(self.max_folder))
+        # The seconds until the visitor may upload as much; 0 if the bytes were counted.
         wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
         if wait:
             minutes = max(1, round(wait / 60))
@@ -279,6 +281,7 @@ def _limit_upload(receive: Receive, most: int, boundary: str) -> Receive:
         body = message.get("body", b"")
         size += len(body)
         if size > most:
+            # Gradio answers a message with "maximum allowed size" by 413, and others by 400.
             raise MultiPartException(
                 f"the upload exceeds the maximum allowed size of {format_bytes(most)}"
             )

@@ -139,9 +139,9 @@ def router(account: Account, root_path: str = "") -> APIRouter:
             answer.status_code = status
             return answer
 
-        # An attempt counts before the password is compared, because other attempts may come at the
-        # same time. An attempt during a wait is refused without comparing, and does not extend the
-        # wait.
+        # `take` counts an attempt, or returns the seconds to wait. An attempt counts before the
+        # password is compared, because other attempts may come at the same time. An attempt during
+        # a wait is refused without comparing, and does not extend the wait.
         wait = attempts.take(visitor)
         if wait > 0:
             seconds = max(1, round(wait))
@@ -155,6 +155,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         page = str(form.get("page", ""))
         if not await to_thread.run_sync(account.is_right, username, password, limiter=hashing):
             return refusal("the name or the password is wrong", page, 401)
+        # The password is right, so all attempts of this address are forgotten.
         attempts.give_back(visitor)
         if is_browser:
             # Two slashes, or a slash and a backslash, would lead to another site.

@@ -107,6 +107,7 @@ class Pages:
         # A proxy cuts the root path off, but Starlette finds a mounted app by the whole path.
         root = self._services.settings.root_path
         await app({**scope, "path": f"{root}{path}", "root_path": root}, receive, send)
+        # `warm_up` waits for this before it imports and loads more.
         if name == FRONT:
             self.has_answered.set()
 
@@ -187,7 +188,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     """Builds the Gradio app of one page. The app of the front page contains the endpoints, too."""
 
     def leave(request: gr.Request) -> None:
-        # The tab of a browser was closed.
+        # The tab of a browser was closed, which stops the tasks of its session.
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 

@@ -113,6 +113,7 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         while serving.is_alive():
             serving.join(WAKE_SECONDS)
     except KeyboardInterrupt:
+        # A signal, or the end of `show`: the window of ``desktop`` was closed.
         code = 0
     is_ending.set()
     server.should_exit = True

@@ -153,11 +153,13 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         role = body.input_type
     model = call.services.models.get(name, Model, role=role)
     if isinstance(model, PairModel):
+        # Without ``public``, visitors would read "rerank", as folders of paths are removed.
         sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
     if body.input_type and not role:
-        # The name of a prompt in the model's folder. The model has its other settings already.
+        # The name of a prompt in the model's folder. The pooling and the dimension are left out of
+        # this name, so the model keeps its own.
         folder = ModelName.parse(name).name
         encoder = encoder.with_settings(ModelName(folder, prompt_name=body.input_type))
     if body.dimensions and body.dimensions > encoder.dimension:
@@ -189,6 +191,7 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
     name = call.services.settings.model_of(body.model)
     documents = body.documents
     pairs = [(body.query, document) for document in documents]
+    # The folder of a bi-encoder may have a prompt for documents, and another one for queries.
     model = models.get(name, Model, role="document")
     if isinstance(model, PairModel):
         # The model adds the pairs that it truncates.
@@ -203,6 +206,7 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
             query_vector = query_model.encode([body.query], should_stop=call.should_stop)[0]
             scores = model.encode(documents, should_stop=call.should_stop) @ query_vector
         else:
+            # A model without sentence vectors, such as late interaction, scores pairs itself.
             scores = model.score(pairs, should_stop=call.should_stop)
         query_tokens, is_query_cut = query_model.read_tokens([body.query])
         document_tokens, cut = model.read_tokens(documents)

@@ -141,6 +141,7 @@ def _check_value(component: Any, value: Any) -> Any:
     if choices and all(isinstance(choice, str) for choice in choices):
         types = str
     is_multiple = bool(getattr(component, "multiselect", False))
+    # The browser states of the pages are lists of ids.
     has_list = is_multiple or isinstance(component, gr.BrowserState | gr.CheckboxGroup)
     if isinstance(value, list) != has_list:
         raise gr.Error(WRONG, print_exception=False)
