@@ -105,7 +105,8 @@ def single_threaded_ops() -> Iterator[None]:
     PyTorch's own threads stay awake for milliseconds after an operation, on cores that the workers
     need. That takes a tenth of a training step.
     """
-    # The pool takes its size from the number of threads outside the block.
+    # This starts the pool, if it is not running. The pool takes its size from the number of
+    # PyTorch's threads, which is 1 inside the block.
     _pool()
     before = torch.get_num_threads()
     # The number is 1 in a thread of the pool. It is not set again, as that would also change the

@@ -69,6 +69,7 @@ def _to_bfloat16(vectors: np.ndarray, _: Ranges) -> np.ndarray:
 def _to_int8(vectors: np.ndarray, calibration: Ranges) -> np.ndarray:
     start = calibration[0]
     step = (calibration[1] - calibration[0]) / STEPS
+    # A dimension with only one value has steps of size 0.
     steps = np.floor((vectors - start) / np.where(step == 0, 1, step))
     return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
 

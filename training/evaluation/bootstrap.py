@@ -106,7 +106,8 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     by_sentence = enlarged * np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
     by_pair = np.bincount(keys[:, 2], influence)
     shared = (by_sentence**2).sum() - (by_pair**2).sum()
-    # The error is estimated from one value for each sentence.
+    # The error is estimated from one value for each sentence, so the interval is as wide as by
+    # Student's t with this number of values.
     quantile = scipy.stats.t.ppf(1 - ALPHA / 2, np.count_nonzero(rows) - 1) / NORMAL_975
     return float(quantile * np.sqrt(max(shared / independent, 1.0)))
 
@@ -222,6 +223,7 @@ def bootstrap_interval(
         low, high = np.tanh([z - NORMAL_975 * error, z + NORMAL_975 * error])
         return Interval(float(low), float(high), f"Fisher z{allowance}")
     if statistic == "spearman":
+        # The estimate itself is widened by the factor.
         _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allowance}")
     # The correlation of the pairs themselves, each drawn once.
@@ -297,7 +299,10 @@ def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def wilson_interval(successes: float, n: float) -> Interval:
-    """Computes Wilson's 95% interval (1927) of a proportion."""
+    """Computes Wilson's 95% interval (1927) of the proportion ``successes`` / ``n``.
+
+    Both may be fractions: the numbers of independent pairs that dependent ones are worth.
+    """
     z2 = NORMAL_975**2
     centre = successes + z2 / 2
     margin = float(np.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)))

@@ -160,6 +160,7 @@ def _adapter(
             vectors = reader.encode(sentences, normalize=None, should_stop=should_stop)
             done += len(sentences)
             if on_progress is not None:
+                # How many sentences mteb will encode in all is unknown.
                 on_progress(done, None)
             return vectors
 

@@ -84,6 +84,7 @@ class Trainer:
         self.meter = ThroughputMeter(self.progress.seconds)
 
         preparation = Preparation(config, accelerator, should_stop, folder, home, extras)
+        # This loads the model and the data, and may take minutes.
         parts = preparation.parts(self.progress.micro_batches, self.progress.cosines)
         self.model = parts.model
         self.batches = parts.batches
@@ -160,7 +161,8 @@ class Trainer:
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
         guess = None
-        # Otherwise the loss is a sum, or the loss of several objectives in turn.
+        # With Matryoshka dimensions the loss is a sum, and with several objectives each computes it
+        # in turn, so that it cannot be compared with one guess.
         if len(objectives) == 1 and not self.config.matryoshka_dims:
             data = self.data[0]
             guess = objectives[0].guess(self.config.batch_size, len(data.columns), data.scores)
@@ -247,6 +249,7 @@ class Trainer:
         self.meter.end_step(sentences * self.accelerator.num_processes)
         is_first_or_last = progress.step in (1, self.total_steps)
         is_due = is_first_or_last or progress.step % self.train_event_every == 0
+        # On a CPU there is no transfer to wait for, so a loss that is not finite ends the run at once.
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
@@ -297,6 +300,7 @@ class Trainer:
         """
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
+        # They belong to the last batches that were done, each to one.
         for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             if not math.isfinite(loss):
                 rows = self.batches.describe_rows(batch, self.accelerator.process_index)
@@ -331,6 +335,7 @@ class Trainer:
         """Returns the mean loss of each part of the data that had a batch since the last train event."""
         losses = self.progress.losses
         losses_of: dict[int, list[float]] = {}
+        # The losses are of the last batches that were done.
         for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             part, _ = self.batches.part(batch)
             losses_of.setdefault(part, []).append(loss)
