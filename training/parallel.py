@@ -85,6 +85,7 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
             # After an error the other threads skip the rest.
             remaining.clear()
 
+    # The calling thread is one of the workers.
     helpers = [pool.submit(work) for _ in range(min(threads, len(tasks)) - 1)]
     try:
         with single_threaded_ops():

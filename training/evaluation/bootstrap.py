@@ -79,7 +79,7 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     distinct, numbers = numbered(chain(columns[0], columns[1]))
     first, second = np.array(numbers, dtype=np.int64).reshape(2, -1)
     second = np.where(first == second, second + len(distinct), second)
-    # One number for each unordered pair.
+    # One number for each unordered pair, as all numbers are below 2 len(distinct).
     pairs = np.minimum(first, second) * 2 * len(distinct) + np.maximum(first, second)
     _, pair = np.unique(pairs, return_inverse=True)
     return np.stack([first, second, pair], axis=1)
@@ -368,6 +368,7 @@ def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
     def ranks(weights: np.ndarray) -> np.ndarray:
         sizes = np.add.reduceat(weights[:, order], group_starts, axis=1)  # (R, groups)
+        # Values that were not drawn have a rank too, but their weight is 0.
         mean_ranks = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
         return mean_ranks[:, group]
 

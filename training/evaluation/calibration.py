@@ -87,8 +87,8 @@ class Calibration:
         return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
-        # Equal sentences have the score 5, whatever their gold scores are. A knot that is rounded to
-        # 1 is left out, as the knots must ascend to `EQUAL`.
+        # Equal sentences have the score 5, whatever their gold scores are. A knot that is rounded
+        # to 1 is left out, as the knots must ascend to `EQUAL`.
         count = sum(knot < 1 for knot in self.cosines)
         knots = (*self.cosines[:count], EQUAL)
         scores = (*values[:count], TOP_SCORE)

@@ -271,6 +271,8 @@ class MatchScores:
         test_errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision))
         sample_errors = POWER_QUANTILE * np.sqrt(shares * (1 - shares))
         errors = test_errors + sample_errors
+        # With this many pairs above a threshold, both errors together are as large as the distance
+        # of its share from the required precision.
         enough = np.maximum((errors / (shares - precision)) ** 2, fewest)
         # With this many times the pairs, the best threshold passes the test.
         factor = float((enough / above).min())

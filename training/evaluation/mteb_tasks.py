@@ -141,6 +141,7 @@ def _adapter(
     base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
     # mteb takes names of the form organization/model only.
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
+    # The sentences that all calls of `encode` have encoded.
     done = 0
 
     class Adapter(base):

@@ -72,7 +72,8 @@ class LengthGroupedSampler:
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._batches(epoch))
         batches = self._epoch[1]
-        # In the last step of an epoch, processes without a batch of their own repeat the first ones.
+        # In the last step of an epoch, processes without a batch of their own repeat the first
+        # ones.
         return batches[(position * self.processes + process) % len(batches)]
 
     def _batches(self, epoch: int) -> list[np.ndarray]:

@@ -472,7 +472,11 @@ class RunConfig(BaseModel):
         return max(1, steps // evaluations)
 
     def replace(self, **changes: Any) -> RunConfig:
-        """Returns a validated copy with some fields changed. Fields that were never set take their defaults anew."""
+        """Returns a validated copy with some fields changed.
+
+        Fields that were never set take their defaults anew, such as held-out dev data for your own
+        training data. A learning rate stays, even one that the constructor has chosen by the base.
+        """
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return RunConfig(**values | changes)
 

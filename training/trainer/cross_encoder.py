@@ -111,8 +111,8 @@ class TrainableCrossEncoder:
         longest = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
             model: Any = JointPairModel(encoder.backbone).to(encoder.device)
-            # A joint model keeps the limit of its bi-encoder, to which each sentence is cut alone. A
-            # classifier, which reads both as one sequence, takes as many tokens as its transformer.
+            # A joint model keeps the limit of its bi-encoder, to which each sentence is cut alone.
+            # A classifier reads both as one sequence, and takes as many tokens as its transformer.
             longest = longest or encoder.max_length
         else:
             model = classifier_over(encoder, config.seed)
@@ -149,6 +149,7 @@ class TrainableCrossEncoder:
 
     def logits(self, pairs: Sequence[Pair], should_stop: ShouldStop | None = None) -> np.ndarray:
         """Computes logits (N,) float32 with the current weights, in the precision of the finished model."""
+        # The weights in training stay float32, so a copy is converted.
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)

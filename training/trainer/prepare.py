@@ -70,7 +70,8 @@ class Preparation:
         # For the random weights of objectives and adapters, and for dropout on a GPU.
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
-        # Retrieval data has no rows like the ones of the training data.
+        # Retrieval data has no rows like the ones of the training data, which the overlap and the
+        # loss need.
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
@@ -84,6 +85,7 @@ class Preparation:
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")
+        # The source tells which word vectors there are: GloVe, or random ones.
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if dev_rows is not None:
@@ -161,6 +163,7 @@ class Preparation:
             return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
+        # A network over word vectors with random weights gets the words of the training data.
         columns = chain.from_iterable(part.columns for part in data)
         encoder = Encoder.load(
             base,

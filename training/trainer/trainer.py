@@ -133,6 +133,7 @@ class Trainer:
         """Writes everything that the next step depends on, if the run has a folder."""
         if self.folder is None or not self.accelerator.is_main_process:
             return
+        # The state includes the losses that are still on the device.
         self._fetch_losses()
         self.progress.seconds = self.meter.seconds()
         save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, self.progress)
@@ -193,6 +194,7 @@ class Trainer:
             is_evaluated = step == self.progress.evaluated
             if not is_evaluated and (step % self.eval_every == 0 or is_last):
                 self._evaluate()
+                # The last step ends the run anyway, without a reason.
                 if self._any_process(not is_last and self._is_exhausted()):
                     return f"no better figure in {self.config.patience} evaluations"
             if is_last:
@@ -249,7 +251,8 @@ class Trainer:
         self.meter.end_step(sentences * self.accelerator.num_processes)
         is_first_or_last = progress.step in (1, self.total_steps)
         is_due = is_first_or_last or progress.step % self.train_event_every == 0
-        # On a CPU there is no transfer to wait for, so a loss that is not finite ends the run at once.
+        # On a CPU there is no transfer to wait for, so a loss that is not finite ends the run at
+        # once.
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
@@ -416,7 +419,7 @@ class Trainer:
         """Evaluates the best model on the test split of its dev data, if there is one, unless the run is to stop."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
-        # The run may have saved no model.
+        # The run may have saved no model, and only the STS benchmark as dev data has a ``name``.
         if self.folder is None or best is None:
             return
         if name is None or not self.accelerator.is_main_process:

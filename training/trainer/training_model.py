@@ -334,8 +334,8 @@ class Loss(nn.Module):
         self.normalizes = [normalizes and objective.takes_output for objective in self.objectives]
         for part, objective in enumerate(self.objectives):
             for name, weights in vars(objective).items():
-                # An objective is not a module, so its weights are registered here, to be trained and
-                # saved. In the first part, usually the only one, they keep their names.
+                # An objective is not a module, so its weights are registered here, to be trained
+                # and saved. In the first part, usually the only one, they keep their names.
                 if isinstance(weights, nn.Module):
                     self.add_module(f"part{part}_{name}" if part else name, weights)
 
