@@ -214,7 +214,7 @@ class MixedBatches:
             self._epoch = (epoch, order)
         order = self._epoch[1]
         part = int(order[position])
-        # The part's steps are counted over all epochs: the ones of earlier epochs, and of this one.
+        # The part's own steps are counted over all epochs.
         earlier = int((order[:position] == part).sum())
         return part, epoch * self.steps[part] + earlier
 

@@ -190,7 +190,7 @@ def _nearest(
 
     ``anchors``, ``positives`` and ``candidates`` are rows of ``vectors``, which have length 1.
     """
-    # A row of ``vectors`` is found in the product with the candidates by its column.
+    # The column of each candidate in the matrix of similarities, by its row in ``vectors``.
     column_of = {int(row): column for column, row in enumerate(candidates)}
     # A sentence itself and its positives cannot be its negatives. The relation holds in both
     # directions, as the positive of one row may be the anchor of another.

@@ -80,8 +80,8 @@ class Preparation:
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
         notes = []
-        # The config shows the objects that it names. Of the others, the optimizer and the schedule
-        # change the training, so a note names them.
+        # The config shows the objects that it names. Of the others, notes name the optimizer and the
+        # schedule.
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")
@@ -287,7 +287,7 @@ class Preparation:
             objectives,
             # Weight decay also changes the embeddings of tokens that do not occur.
             None if config.weight_decay else batches.used,
-            # Each process drops other units.
+            # Each process drops other units. Any number of its own for each seed would do.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
             num_micro_batches=micro_batches,
