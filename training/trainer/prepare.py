@@ -80,8 +80,8 @@ class Preparation:
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
         notes = []
-        # The config shows the objects that it names. Of the others, notes name the optimizer and the
-        # schedule.
+        # The config shows the objects that it names. Of the others, notes name the optimizer and
+        # the schedule.
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")
