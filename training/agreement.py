@@ -51,6 +51,7 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
     coincidences = weighted @ occurrences.T - np.diag(weighted.sum(axis=1))  # (V, V)
     counts = coincidences.sum(axis=1)
     distances = DISTANCES[level](values, counts)
+    # Both disagreements are multiplied by the number of ratings, which their quotient cancels.
     observed = float((coincidences * distances).sum())
     expected = float((np.outer(counts, counts) * distances).sum()) / (counts.sum() - 1)
     return 1.0 - observed / expected

@@ -59,6 +59,7 @@ def near_duplicates(
         other_rows = as_rows(np.ascontiguousarray(others, dtype=np.float32)).numpy()
         check_dimensions(rows, other_rows)
         index = neighbour_index(other_rows, len(rows))
+        # Without vectors the result is empty too.
         parts = [np.empty(0, np.int64)]
         for start in starts:
             parts.append(_most_similar(index, rows[start : start + ROWS], threshold))
@@ -86,6 +87,7 @@ def near_duplicates(
 
 def _most_similar(index: Any, vectors: np.ndarray, threshold: float) -> np.ndarray:
     """Finds for each vector the place of the most similar one in the index, int64 (n,), −1 below the threshold."""
+    # In an empty index FAISS finds nothing: the place −1, with the lowest float as its cosine.
     cosines, places = index.search(vectors, 1)
     return np.where(cosines[:, 0] >= threshold, places[:, 0], -1)
 

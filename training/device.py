@@ -31,6 +31,7 @@ def pick_device(name: str | torch.device = "auto") -> torch.device:
     cause: Exception | None = None
     if name.partition(":")[0] in DEVICE_TYPES:
         try:
+            # A tensor can only be made on a device that works.
             return torch.empty(0, device=name).device
         # A PyTorch without CUDA raises AssertionError.
         except (RuntimeError, AssertionError) as error:

@@ -150,6 +150,7 @@ class ModelName:
         before, _, last = whole.rpartition(":")
         # Plug-ins are loaded only if there is a colon.
         is_pooling = last in POOLINGS or (before != "" and last in poolings())
+        # An endpoint pools by itself, and the name of its model may contain a colon.
         if is_pooling and not whole.startswith(ENDPOINT):
             whole = before
             pooling = last
@@ -265,7 +266,10 @@ class ModelName:
 
     @property
     def weights(self) -> ModelName:
-        """The name of the copy of the weights in memory. It is the same for all dimensions, prompts and poolings."""
+        """The name of the copy of the weights in memory. It is the same for all dimensions, prompts and poolings.
+
+        An endpoint is asked for a vector when it is opened, so the seconds to wait belong to it.
+        """
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 
     @property

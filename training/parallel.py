@@ -85,6 +85,7 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
             # After an error the other threads skip the rest.
             remaining.clear()
 
+    # The calling thread is one of the workers.
     helpers = [pool.submit(work) for _ in range(min(threads, len(tasks)) - 1)]
     try:
         with single_threaded_ops():
@@ -105,7 +106,8 @@ def single_threaded_ops() -> Iterator[None]:
     PyTorch's own threads stay awake for milliseconds after an operation, on cores that the workers
     need. That takes a tenth of a training step.
     """
-    # The pool takes its size from the number of threads outside the block.
+    # This starts the pool, if it is not running. The pool takes its size from the number of
+    # PyTorch's threads, which is 1 inside the block.
     _pool()
     before = torch.get_num_threads()
     # The number is 1 in a thread of the pool. It is not set again, as that would also change the

@@ -35,6 +35,7 @@ def plugins(type_: type[T]) -> dict[str, T]:
 
 def load_plugins() -> dict[str, Any]:
     """Imports every plug-in once. A plug-in that cannot be imported is skipped, with one sentence in the log."""
+    # The list is the same in every call, and is emptied by the first one.
     pending = _entries()
     while pending:
         # Remove the entry before the import, which may call this function again.

@@ -171,6 +171,7 @@ class ThroughputMeter:
 
     def end_step(self, sentences: int) -> None:
         seconds = self._lap()
+        # The moving average begins with the first step.
         if self._seconds_per_step is None:
             self._seconds_per_step = seconds
         self._seconds_per_step += (1 - DECAY) * (seconds - self._seconds_per_step)
@@ -211,5 +212,6 @@ class ThroughputMeter:
     def _lap(self) -> float:
         now = time.perf_counter()
         seconds = now - self._last
+        # The next lap begins here.
         self._last = now
         return seconds

@@ -63,12 +63,15 @@ def bytes_per_vector(dimension: int, precision: str) -> int:
 def _to_bfloat16(vectors: np.ndarray, _: Ranges) -> np.ndarray:
     """Takes the upper half of each finite float32, rounded to the nearest even as in hardware."""
     bits = np.ascontiguousarray(vectors, dtype=np.float32).view(np.uint32)
+    # 0x7FFF is just below half of the last bit that is kept. With that bit added, exactly half
+    # rounds up if the bit is 1.
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def _to_int8(vectors: np.ndarray, calibration: Ranges) -> np.ndarray:
     start = calibration[0]
     step = (calibration[1] - calibration[0]) / STEPS
+    # A dimension with only one value has steps of size 0.
     steps = np.floor((vectors - start) / np.where(step == 0, 1, step))
     return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
 

@@ -242,7 +242,7 @@ class QuantizedIndex:
 
         ValueError for another number of bits.
         """
-        # The result of `checked_index` in words.
+        # The result of `checked_index` in words; "" for an index that it did not make.
         self.note = ""
         if bits not in CANDIDATES:
             raise ValueError(f"vectors are quantized to 1 or 8 bits a dimension, not {bits}")
@@ -264,6 +264,7 @@ class QuantizedIndex:
         queries = np.ascontiguousarray(normalize_rows(as_rows(queries).cpu().numpy()))
         count = max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits])
         count = min(count, len(self._vectors))
+        # Each part gives up to this many candidates.
         searches = []
         for first, part in self._parts:
             searches.append(partial(self._candidates, queries, count, first=first, part=part))
@@ -287,7 +288,7 @@ class QuantizedIndex:
             index = faiss.IndexScalarQuantizer(
                 dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
             )
-            # FAISS learns the range of each dimension from a sample.
+            # FAISS learns the range of each dimension from a sample of about ROWS vectors.
             sample = vectors[:: max(1, len(vectors) // ROWS)]
             index.train(np.ascontiguousarray(sample, dtype=np.float32))
         else:
@@ -448,6 +449,7 @@ def most_similar_pairs(
     pairs = np.empty((2, 0), dtype=np.int64)  # (2, P)
     for rows, columns in steps(_triangle(len(vectors)), **watch):
         block = _cosines(exact, rows, columns)
+        # The k best pairs so far reach the threshold, so the lowest of them is the limit.
         if len(cosines) == k:
             is_better = block > cosines.min()
         else:

@@ -176,6 +176,7 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
         if number is None or number != previous:
             starts.append(token)
         previous = number
+    # A word ends where the next one starts, and the last word at the end of all tokens.
     for first, next_first in pairwise([*starts, len(vectors.words)]):
         # The offsets in the prompt and the sentence together.
         start = vectors.offsets[first][0]
@@ -251,7 +252,8 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.
     v = k.max(axis=0)  # (D,)
     length = np.linalg.norm(u) * np.linalg.norm(v)
     tokens = np.zeros((len(h), len(k)))
-    # Each dimension counts for the tokens with the largest values.
+    # Each dimension counts for the tokens with the largest values. `np.add.at` sums the dimensions
+    # of the same pair of tokens.
     np.add.at(tokens, (h.argmax(axis=0), k.argmax(axis=0)), u * v / (length or 1))
     return tokens
 
@@ -262,6 +264,7 @@ def leave_one_out(
     """Computes the decrease of the score without each word, with all pairs in one batch."""
     words_a = words_in_text(words_a)
     words_b = words_in_text(words_b)
+    # The first score is the one of the whole sentences.
     scores = model.score([(a, b), *pairs_without(a, b, words_a, words_b)])
     added = (scores[0] - scores[1:]).astype(np.float64)
     added_a, added_b = np.split(added, [len(words_a)])

@@ -79,7 +79,7 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     distinct, numbers = numbered(chain(columns[0], columns[1]))
     first, second = np.array(numbers, dtype=np.int64).reshape(2, -1)
     second = np.where(first == second, second + len(distinct), second)
-    # One number for each unordered pair.
+    # One number for each unordered pair, as all numbers are below 2 len(distinct).
     pairs = np.minimum(first, second) * 2 * len(distinct) + np.maximum(first, second)
     _, pair = np.unique(pairs, return_inverse=True)
     return np.stack([first, second, pair], axis=1)
@@ -106,7 +106,8 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     by_sentence = enlarged * np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
     by_pair = np.bincount(keys[:, 2], influence)
     shared = (by_sentence**2).sum() - (by_pair**2).sum()
-    # The error is estimated from one value for each sentence.
+    # The error is estimated from one value for each sentence, so the interval is as wide as by
+    # Student's t with this number of values.
     quantile = scipy.stats.t.ppf(1 - ALPHA / 2, np.count_nonzero(rows) - 1) / NORMAL_975
     return float(quantile * np.sqrt(max(shared / independent, 1.0)))
 
@@ -222,6 +223,7 @@ def bootstrap_interval(
         low, high = np.tanh([z - NORMAL_975 * error, z + NORMAL_975 * error])
         return Interval(float(low), float(high), f"Fisher z{allowance}")
     if statistic == "spearman":
+        # The estimate itself is widened by the factor.
         _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allowance}")
     # The correlation of the pairs themselves, each drawn once.
@@ -297,7 +299,10 @@ def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def wilson_interval(successes: float, n: float) -> Interval:
-    """Computes Wilson's 95% interval (1927) of a proportion."""
+    """Computes Wilson's 95% interval (1927) of the proportion ``successes`` / ``n``.
+
+    Both may be fractions: the numbers of independent pairs that dependent ones are worth.
+    """
     z2 = NORMAL_975**2
     centre = successes + z2 / 2
     margin = float(np.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)))
@@ -363,6 +368,7 @@ def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
     def ranks(weights: np.ndarray) -> np.ndarray:
         sizes = np.add.reduceat(weights[:, order], group_starts, axis=1)  # (R, groups)
+        # Values that were not drawn have a rank too, but their weight is 0.
         mean_ranks = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
         return mean_ranks[:, group]
 

@@ -87,7 +87,8 @@ class Calibration:
         return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
-        # Equal sentences have the score 5, whatever their gold scores are.
+        # Equal sentences have the score 5, whatever their gold scores are. A knot that is rounded
+        # to 1 is left out, as the knots must ascend to `EQUAL`.
         count = sum(knot < 1 for knot in self.cosines)
         knots = (*self.cosines[:count], EQUAL)
         scores = (*values[:count], TOP_SCORE)
@@ -127,6 +128,7 @@ def calibrate(
     """
     pairs = load_data(data, home) if isinstance(data, str) else as_dataset(data, "data")
     check_scores(pairs)
+    # There is one pair of columns.
     [by_similarity] = row_scores(
         scorer, pairs.columns, on_progress=on_progress, should_stop=should_stop
     )
@@ -180,6 +182,7 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     errors = ratings - np.interp(x, knots, scores)
     bands = []
     for number, score in enumerate(scores):
+        # The pairs of the knot and of its neighbours.
         near = np.concatenate(groups[max(0, number - 1) : number + 2])
         bands.append(score + np.percentile(errors[near], BAND, method="weibull"))
     # The limits never decrease either.

@@ -198,8 +198,10 @@ class MatchScores:
         """
         predicted = self.curve.predicted
         best = None
+        # The number of pairs above a threshold. It is a float, as it grows by 5%.
         above = float(_fewest(precision))
         while above <= len(self.scores):
+            # The highest threshold with at least this many pairs.
             place = int(np.searchsorted(predicted, int(above)))
             effect = self._effect_above(int(predicted[place]))
             hits = self.curve.hits[place] / effect
@@ -258,6 +260,7 @@ class MatchScores:
         fewest = _fewest(precision)
         above = self.curve.predicted / self.effect
         hits = self.curve.hits / self.effect
+        # Pairs with just the required precision.
         added = CAUTION * fewest
         shares = (hits + precision * added) / (above + added)
         is_better = (shares > precision) & (above >= fewest)
@@ -268,7 +271,10 @@ class MatchScores:
         test_errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision))
         sample_errors = POWER_QUANTILE * np.sqrt(shares * (1 - shares))
         errors = test_errors + sample_errors
+        # With this many pairs above a threshold, both errors together are as large as the distance
+        # of its share from the required precision.
         enough = np.maximum((errors / (shares - precision)) ** 2, fewest)
+        # With this many times the pairs, the best threshold passes the test.
         factor = float((enough / above).min())
         if factor > OUT_OF_REACH:
             return 0

@@ -141,6 +141,7 @@ def _adapter(
     base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
     # mteb takes names of the form organization/model only.
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
+    # The sentences that all calls of `encode` have encoded.
     done = 0
 
     class Adapter(base):
@@ -160,6 +161,7 @@ def _adapter(
             vectors = reader.encode(sentences, normalize=None, should_stop=should_stop)
             done += len(sentences)
             if on_progress is not None:
+                # How many sentences mteb will encode in all is unknown.
                 on_progress(done, None)
             return vectors
 

@@ -168,8 +168,6 @@ def evaluate_retrieval(
         data = load_retrieval(data, home)
     depth = max(cutoffs)
     rankings = retriever.search(data.queries, data.documents, depth, **watch)
-    # Each query has at least one document with a grade, and all of these grades are above 0.
-
     # The grades of the documents in the order of the ranking, and in the best order.
     gains = np.zeros((len(rankings), depth))
     best_gains = np.zeros((len(rankings), depth))
@@ -179,6 +177,7 @@ def evaluate_retrieval(
         gains[row, : len(rows)] = [grades.get(int(document), 0.0) for document in rows]
         highest = sorted(grades.values(), reverse=True)
         best_gains[row, : len(highest)] = highest[:depth]
+        # All grades of the data are above 0.
         relevant[row] = sum(grade >= relevant_from for grade in highest)
     # A gain is 0 where the document has no grade.
     hits = (gains > 0) & (gains >= relevant_from)
@@ -186,6 +185,7 @@ def evaluate_retrieval(
     for k in cutoffs:
         ranks = np.arange(1, k + 1)
         discounts = 1 / np.log2(ranks + 1)
+        # Each query has at least one document with a grade, so its best gain is above 0.
         values[f"ndcg@{k}"] = (gains[:, :k] @ discounts) / (best_gains[:, :k] @ discounts)
         for name, metric in METRICS.items():
             # A query without relevant documents has the value 0.

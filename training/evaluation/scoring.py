@@ -162,6 +162,7 @@ def score(
     if pairs:
         scores[rows] = scorer.score(pairs)
     if not keep_unknown:
+        # The first sentences of all pairs, and then the second ones.
         for column in zip(*pairs, strict=True):
             unknown_rows = np.extract(scorer.is_unknown(column), rows)
             scores[unknown_rows] = np.nan
@@ -327,7 +328,9 @@ def evaluate(
 
 def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     gold = np.asarray(data.scores, dtype=np.float64)
+    # Scored pairs have one pair of columns.
     [by_similarity] = scores
+    # The first similarity is the cosine, or the only score of the model.
     main_scores = next(iter(by_similarity.values()))
     interval = bootstrap_interval(main_scores, gold, keys=sentence_keys(data.columns))
     return {
@@ -344,7 +347,7 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
         raise InputError(
             f"{data.name} has no pairs that {missing} belong together; pair classification needs both"
         )
-    # These data have one pair of columns.
+    # Labelled pairs have one pair of columns.
     [by_similarity] = scores
     results: dict[str, Any] = {figure: {} for figure in PairClassification._fields}
     for similarity, values in by_similarity.items():
@@ -355,6 +358,7 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
 
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    # The similarities of (anchor, positive) and of (anchor, negative).
     positive, negative = scores
     # The interval and the ties are of the first similarity.
     near = next(iter(positive.values()))

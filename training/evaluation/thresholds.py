@@ -256,7 +256,9 @@ def carry_threshold(
     count = int((before.scores >= was_threshold).sum())
     if not count:
         return CarriedThreshold(0.0, NO_ESTIMATE, same_share=np.nan, same_precision=np.nan)
+    # Only the value of the threshold is used, so its interval is empty.
     precision, _, _ = before.measure(Estimate(was_threshold, was_threshold, was_threshold))
+    # The threshold that accepts as many pairs, as nearly as equal scores allow.
     nearest = int(np.abs(pairs.curve.predicted - count).argmin())
     same_precision = pairs.choose_untested(precision.value).value
     same_share = float(pairs.curve.threshold[nearest])

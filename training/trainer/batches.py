@@ -30,8 +30,11 @@ from training.trainer.language_model import TrainableLanguageModel
 from training.trainer.replica import TokenIds
 from training.trainer.teacher import Examples
 
+# The number of batches whose rows are sorted by length together.
 POOL = 100
+# The number of texts that are tokenised between two checks for a stop.
 TOKENIZE_CHUNK = 20_000
+# The most row numbers that `MixedBatches.describe_rows` lists.
 ROWS_NAMED = 32
 
 
@@ -69,6 +72,8 @@ class LengthGroupedSampler:
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._batches(epoch))
         batches = self._epoch[1]
+        # In the last step of an epoch, processes without a batch of their own repeat the first
+        # ones.
         return batches[(position * self.processes + process) % len(batches)]
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
@@ -103,6 +108,7 @@ class LengthGroupedSampler:
             # There is room left only if every remaining row shares a sentence with the batch.
             room = size - len(batch)
             batch += skipped[:room]
+            # The other skipped rows go back to the front, so the rows stay sorted by length.
             remaining.extendleft(reversed(skipped[room:]))
             batches.append(np.array(batch, dtype=np.int64))
         return batches
@@ -131,6 +137,7 @@ class TokenizedBatches:
         if isinstance(encoder, TrainableCrossEncoder):
             # A cross-encoder reads the sentences of a row together: one column of pairs.
             inputs = [list(zip(*self.data.columns, strict=True))]
+        # None for all columns if the config sets no prompt.
         roles = [config.role(number) for number in range(len(inputs))]
         # The token ids that occur in the data.
         self.used: set[int] = set()
@@ -138,6 +145,7 @@ class TokenizedBatches:
         ids: dict[str | None, dict[Any, Any]] = {}
         for role in dict.fromkeys(roles):
             reader: Any = encoder
+            # The config refuses prompts for other models than an `Encoder`.
             if role and isinstance(encoder, Encoder):
                 reader = encoder.for_role(role)
             columns = []
@@ -160,6 +168,7 @@ class TokenizedBatches:
         sentences = None
         if uses_batch:
             rows = zip(*self.data.columns, strict=True)
+            # Texts that differ only in case or white space count as one sentence.
             sentences = [frozenset(map(folded, row)) for row in rows]
         self.sampler = LengthGroupedSampler(
             lengths, config.batch_size, config.seed, sentences, processes
@@ -205,6 +214,7 @@ class MixedBatches:
             self._epoch = (epoch, order)
         order = self._epoch[1]
         part = int(order[position])
+        # The part's own steps are counted over all epochs.
         earlier = int((order[:position] == part).sum())
         return part, epoch * self.steps[part] + earlier
 

@@ -103,6 +103,7 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
     try:
         for key, value in optimiser_state.items():
             kind, _, name = key.partition(":")
+            # The random generators have no weight. They are set after the loop.
             if kind == RANDOM:
                 continue
             weight = weights[name]

@@ -78,6 +78,7 @@ ROUND_ROBIN = "round-robin"
 
 def default_learning_rate(base: str, objective: str | None = None) -> float:
     """Returns the learning rate of a run whose config does not set it."""
+    # The name without settings such as ?dtype=float32.
     name = base.partition("?")[0].strip()
     if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
         return LANGUAGE_MODEL_LEARNING_RATES[name.startswith(SCRATCH)]
@@ -351,6 +352,7 @@ class RunConfig(BaseModel):
         choices = SETTINGS[str(info.field_name)].choices
         if not choices or value in choices:
             return value
+        # A function or module that was passed to `train`.
         if info.field_name == "objective" and is_own(value):
             return value
         raise ValueError(
@@ -420,6 +422,7 @@ class RunConfig(BaseModel):
                 )
         kinds = {(part.facts.scores_pairs, part.facts.predicts_tokens) for part in self.parts}
         if len(kinds) > 1:
+            # Of two kinds, at most one is an encoder of sentence vectors.
             odd = next(part.objective for part in self.parts if not part.facts.trains_vectors())
             raise ValueError(
                 f"{odd} trains another kind of model than the other objectives; train them apart"
@@ -469,7 +472,11 @@ class RunConfig(BaseModel):
         return max(1, steps // evaluations)
 
     def replace(self, **changes: Any) -> RunConfig:
-        """Returns a validated copy with some fields changed. Fields that were never set take their defaults anew."""
+        """Returns a validated copy with some fields changed.
+
+        Fields that were never set take their defaults anew, such as held-out dev data for your own
+        training data. A learning rate stays, even one that the constructor has chosen by the base.
+        """
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return RunConfig(**values | changes)
 
@@ -492,6 +499,7 @@ CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if settin
 
 def _describe(error: Mapping[str, Any]) -> str:
     """Describes a validation error in a sentence, with the field, the value and the remedy."""
+    # An error of `_fits_together` has no field. Its text is returned as it is.
     field = str(error["loc"][0]) if error["loc"] else ""
     value = error["input"]
     if error["type"] == "value_error":
@@ -499,10 +507,13 @@ def _describe(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return f"a run has no field {field}; the fields are {', '.join(SETTINGS)}"
     facts = SETTINGS[field]
+    # Only the objective has no default.
     if error["type"] == "missing":
         return f"a run needs an {field}: {', '.join(facts.choices)}"
+    # A field with a range is a number.
     if facts.range:
         return f"{field} is {value!r}, but {facts.help} must be {facts.range}"
+    # The only pattern is the one of `Text`, a text that is not empty.
     if error["type"] == "string_pattern_mismatch":
         return f"{field} is empty; give a name or a path"
     values = "true or false" if error["type"] == "bool_type" else "text"

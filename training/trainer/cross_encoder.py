@@ -81,6 +81,7 @@ class TrainableCrossEncoder:
             raise InputError(
                 f"max_length is {max_length}, but {name} takes {longest} tokens at most"
             )
+        # A classifier has its head inside the backbone, so nothing follows its logit.
         self.head = backbone.head if self.is_joint else nn.Sequential()
         self.has_token_types = "token_type_ids" in tokenizer.model_input_names
         # The token ids of a pair are one sequence or, with a joint head, one for each sentence.
@@ -103,14 +104,15 @@ class TrainableCrossEncoder:
             opened = open_model(name, dtype=config.dtype, device=device, home=home)
             if isinstance(opened, CrossEncoder):
                 return cls._from_cross_encoder(opened, config)
-            # A reranker that sentence-transformers opens.
+            # A reranker that only sentence-transformers computes.
             if isinstance(opened, PairModel):
                 raise of_the_library(config.base, opened.kind)
             encoder = required(opened, Encoder)
         longest = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
             model: Any = JointPairModel(encoder.backbone).to(encoder.device)
-            # A joint model keeps the limit of its bi-encoder.
+            # A joint model keeps the limit of its bi-encoder, to which each sentence is cut alone.
+            # A classifier reads both as one sequence, and takes as many tokens as its transformer.
             longest = longest or encoder.max_length
         else:
             model = classifier_over(encoder, config.seed)
@@ -132,7 +134,8 @@ class TrainableCrossEncoder:
             )
         model: Any = opened.scorer if is_joint else opened.scorer.transformer
         tokenizer = open_tokenizer(ModelFolder.read(opened.folder))
-        # A model in bfloat16 is trained in float32 too.
+        # A model that was opened in bfloat16 is trained in float32 too. Opening it has turned the
+        # gradients of its weights off.
         model = model.float().requires_grad_()
         return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
 
@@ -146,6 +149,7 @@ class TrainableCrossEncoder:
 
     def logits(self, pairs: Sequence[Pair], should_stop: ShouldStop | None = None) -> np.ndarray:
         """Computes logits (N,) float32 with the current weights, in the precision of the finished model."""
+        # The weights in training stay float32, so a copy is converted.
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
@@ -214,7 +218,7 @@ def can_start_joint(encoder: Encoder) -> bool:
     config = cast("Any", encoder.backbone).config
     folder = encoder.model_format.transformer
     # A folder of sentence-transformers, so not a language model that was never trained to compare
-    # sentences.
+    # sentences. Its transformer may be in a subfolder.
     is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
     return is_trained and getattr(config, "model_type", None) in ARCHITECTURES
 
@@ -255,6 +259,7 @@ class PairEvaluator:
         gold = self.examples.targets.values
         logits = model.logits(list(zip(*data.columns, strict=True)), should_stop)
         with torch.no_grad():
+            # The vectors of the only column are the logits, (N, 1).
             loss = float(objective([torch.from_numpy(logits)[:, None]], gold))
         if data.scores is not None:
             return {**spearman_or_reason(logits, gold.numpy()), "loss": loss}

@@ -81,7 +81,7 @@ class Evaluator:
         for part in parts:
             for number, column in enumerate(part.columns):
                 by_role.setdefault(self.role(number), []).extend(column)
-        # The row of each distinct sentence of a role.
+        # The row of each distinct sentence of a role in the vectors that `measure` computes.
         self._rows: dict[str | None, dict[str, int]] = {}
         for role, texts in by_role.items():
             self._rows[role] = {text: row for row, text in enumerate(dict.fromkeys(texts))}
@@ -89,7 +89,11 @@ class Evaluator:
     def measure(
         self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
-        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding."""
+        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding.
+
+        ``objective`` is the `Loss` of the run, which takes vectors, targets and the number of a
+        part.
+        """
         vectors: Vectors = {}
         figures: Figures = {}
         for role, row_of_text in self._rows.items():
@@ -111,6 +115,7 @@ class Evaluator:
             if self.dims and metric:
                 figures["by_dimension"] = {}
                 for dim in self.dims:
+                    # It is undefined (None) if all cosines are equal.
                     value = _compare(self.data, [column[:, :dim] for column in columns])[metric]
                     if value is not None:
                         figures["by_dimension"][str(dim)] = value
@@ -164,6 +169,7 @@ def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
     """Compares the vectors (N, D) of each column with the gold scores, or with the order of triplets."""
     if data.kind == SCORED:
         gold = np.asarray(data.scores)
+        # The alignment is a figure of pairs that belong together, here by a high gold score.
         is_positive = gold >= POSITIVE_FROM
         figures: Figures = {**spearman_or_reason(cosine(columns[0], columns[1]), gold)}
         if is_positive.any():

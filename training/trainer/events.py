@@ -124,7 +124,7 @@ class EventLog:
 
     def open_trackers(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
         """Opens the trackers that the config names. InputError if a package is not installed."""
-        # The standard output is for the answer of a command.
+        # Trackers print messages, but the standard output is for the answer of a command.
         with redirect_stdout(sys.stderr):
             for name in config.report_to:
                 self._trackers.append(TRACKERS[name](config, folder, step))
@@ -135,6 +135,7 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+        # As in `open_trackers`.
         with redirect_stdout(sys.stderr):
             for tracker in self._trackers:
                 tracker.finish()
@@ -145,6 +146,7 @@ def parse_events(lines: bytes) -> list[Event]:
     events = []
     for line in lines.split(b"\n"):
         with suppress(ValidationError):
+            # Only the fields that the line has, so that readers see which ones are absent.
             events.append(_Event.model_validate_json(line).model_dump(exclude_unset=True))
     return events
 
@@ -191,6 +193,7 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
     is_printed = progress
     if progress is None:
         is_printed = on_event is None
+    # A bar that was asked for is shown even if the output goes to a file.
     has_bar = is_printed and (progress or is_interactive())
     with tqdm(desc="Training", unit="step", disable=not has_bar, leave=False) as bar:
 
@@ -214,6 +217,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     from accelerate.tracking import TensorBoardTracker
 
+    # TensorBoard hides the earlier figures from this step on.
     purge_step = None if step is None else step + 1
     tracker = TensorBoardTracker("tensorboard", folder, purge_step=purge_step)
     tracker.start()

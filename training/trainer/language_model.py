@@ -102,6 +102,7 @@ class TrainableLanguageModel:
             raise InputError(
                 f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out"
             )
+        # As a sentence encoder, the trained model has only mean pooling, whatever the base has.
         layout = replace(
             encoder.model_format,
             pooling="mean",
@@ -111,6 +112,7 @@ class TrainableLanguageModel:
             prompts={},
         )
         if name.scratch_shape:
+            # A transformer with its own vocabulary takes the place of the one in ``encoder``.
             layers, dimension = name.scratch_shape
             tokenizer = _vocabulary(config, data, folder)
             length = config.max_length or DEFAULT_MAX_LENGTH
@@ -266,6 +268,7 @@ class LanguageModelEvaluator:
         batches = list(parallel.imap(measure_batch, plans))
         losses, hits, count = np.sum(batches, axis=0).tolist()
         loss = losses / count
+        # The figures of the vectors have no loss, as mlm computes none from vectors.
         figures = {
             "loss": loss,
             # exp overflows above 709.

@@ -149,13 +149,16 @@ def mine_negatives(
     sentences, rows = numbered(chain.from_iterable(data.columns))
     anchors = rows[: len(data)]
     positives = rows[len(data) : 2 * len(data)]
+    # The distinct second sentences, and the negatives of triplets.
     candidates = np.unique(rows[len(data) :])
+    # `encode` scales the vectors to length 1, so their dot products are cosines.
     vectors = torch.from_numpy(encoder.encode(sentences, **watch)).to(encoder.device)
     sources = f"{len(candidates):,} sentences"
     if len(candidates) > MAX_CANDIDATES:
         random = np.random.default_rng(seed)
         candidates = np.sort(random.choice(candidates, MAX_CANDIDATES, replace=False))
         sources = f"{MAX_CANDIDATES:,} drawn of the sentences"
+    # A pair without a negative has −1.
     negatives, cosines = _nearest(vectors, anchors, positives, candidates, margin)
     keep = [i for i, row in enumerate(negatives) if row >= 0]
     if not keep:
@@ -183,9 +186,14 @@ def _nearest(
     candidates: np.ndarray,
     margin: float,
 ) -> tuple[list[int], np.ndarray]:
-    """Returns the row of each anchor's negative, -1 for none, and the cosines (N, 2) with positive and negative."""
+    """Returns the row of each anchor's negative, -1 for none, and the cosines (N, 2) with positive and negative.
+
+    ``anchors``, ``positives`` and ``candidates`` are rows of ``vectors``, which have length 1.
+    """
+    # The column of each candidate in the matrix of similarities, by its row in ``vectors``.
     column_of = {int(row): column for column, row in enumerate(candidates)}
-    # A sentence itself and its positives cannot be its negatives.
+    # A sentence itself and its positives cannot be its negatives. The relation holds in both
+    # directions, as the positive of one row may be the anchor of another.
     excluded_of: dict[int, set[int]] = defaultdict(set)
     for anchor, positive in zip(anchors, positives, strict=True):
         excluded_of[anchor] |= {anchor, positive}

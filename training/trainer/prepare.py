@@ -70,7 +70,8 @@ class Preparation:
         # For the random weights of objectives and adapters, and for dropout on a GPU.
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
-        # Retrieval data has no rows like the ones of the training data.
+        # Retrieval data has no rows like the ones of the training data, which the overlap and the
+        # loss need.
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
@@ -79,13 +80,16 @@ class Preparation:
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
         notes = []
-        # The config itself shows the objects that it names.
+        # The config shows the objects that it names. Of the others, notes name the optimizer and
+        # the schedule.
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")
+        # The source tells which word vectors there are: GloVe, or random ones.
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if dev_rows is not None:
+            # The default model finds rows of the dev data that nearly repeat training data.
             encode = default_encode(self.home, device, self.should_stop)
             notes.append(str(overlap(dev_rows, data, encode)))
 
@@ -95,6 +99,7 @@ class Preparation:
             negatives = mined.examples()
             data = [mined.data]
         training, loss_examples = self._with_targets(encoder, data, dev_rows)
+        # A teacher has added a note to them.
         data = [examples.data for examples in training]
 
         tokenized = []
@@ -138,6 +143,7 @@ class Preparation:
                 sets = [own_data]
             else:
                 sets = [load_one(name, self.home) for name in names_of(part.data)]
+            # A tenth of the first set judges the run.
             if number == 0 and config.eval_data == HELD_OUT:
                 sets[0], dev = hold_out(sets[0], part.objective, config.seed)
             transformed = [part.facts.transform(rows, config.seed) for rows in sets]
@@ -157,6 +163,7 @@ class Preparation:
             return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
+        # A network over word vectors with random weights gets the words of the training data.
         columns = chain.from_iterable(part.columns for part in data)
         encoder = Encoder.load(
             base,
@@ -184,7 +191,8 @@ class Preparation:
             prompts["query"] = config.query_prompt
         if config.document_prompt is not None:
             prompts["document"] = config.document_prompt
-        # Columns have roles if the config has a prompt.
+        # Columns have roles if the config has a prompt. Their prompts may differ in length, but in
+        # training all columns are pooled by one function, which skips one number of tokens.
         if config.role(0) and not encoder.model_format.include_prompt:
             raise InputError(
                 f"{base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
@@ -222,6 +230,7 @@ class Preparation:
             label: Callable[[Dataset], Examples] = partial(own_targets, target=target)
             if part.facts.needs_teacher():
                 label = Teacher(config, encoder, target, self.home, self.should_stop).label
+            # The training data comes first, as a teacher fits its PCA in the first call.
             training.append(replace(label(rows), part=number))
             if loss_examples is None:
                 loss_data = self._loss_data(part.facts, rows, dev_rows)
@@ -271,13 +280,14 @@ class Preparation:
                 )
         if not micro_batches:
             num_rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
+            # The sentences that are computed at a time.
             micro_batches = default_micro_batches(encoder.device, num_rows * batches.columns)
         return TrainingModel(
             encoder,
             objectives,
             # Weight decay also changes the embeddings of tokens that do not occur.
             None if config.weight_decay else batches.used,
-            # Each process drops other units.
+            # Each process drops other units. Any number of its own for each seed would do.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
             num_micro_batches=micro_batches,

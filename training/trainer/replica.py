@@ -377,6 +377,8 @@ def replace_dropout(backbone: nn.Module) -> None:
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 parent.register_module(name, Dropout(child.p))
+    # The name is registered anew each time, which changes nothing. `eager_mask` makes the mask that
+    # `attention` adds to the logits.
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
     for module in backbone.modules():

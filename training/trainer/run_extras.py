@@ -147,7 +147,8 @@ class RunExtras:
     ) -> tuple[str, float] | None:
         """Returns the `selection_metric`, or the figure that the caller has named, negated if lower is better.
 
-        InputError if the evaluation has no such figure. None if it is not finite, or without an
+        ``first`` is the figure that the objective prefers, if it has one. InputError if the
+        evaluation has no such figure as the caller's. None if it is not finite, or without an
         evaluation.
         """
         name = self.metric_for_best_model
@@ -169,6 +170,7 @@ class RunExtras:
 def check_queueable(config: RunConfig, folder: Path | None = None) -> None:
     """Raises InputError if the config or the folder of a run has objects that only its program has."""
     parts = [name for name in NAMED if is_own(getattr(config, name))]
+    # Callbacks, evaluators and the like are only in the list in the folder.
     if folder is not None and not parts:
         parts = list(_read(folder))
     if parts:
@@ -259,6 +261,7 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
     the runs that it starts.
     """
     status = RunStatus()
+    # The list of runs shows only the folders in home/runs.
     if folder is None or folder.parent != home_folder(home) / "runs":
         yield status
         return

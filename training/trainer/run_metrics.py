@@ -122,7 +122,7 @@ def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
     so a slow start causes none. The loss of guessing comes from the objective
     (`training.objectives.base.Objective.guess`).
     """
-    # A warm-up begins with a step with the learning rate 0.
+    # The event of the first step says nothing, as a warm-up begins with the learning rate 0.
     steps = [event for event in events if event["kind"] == "train" and event["step"] > 1]
     if not steps or steps[-1]["step"] < MIN_STEPS:
         return []

@@ -168,6 +168,7 @@ def describe(name: str, field: FieldInfo) -> Setting:
         words = field.default
     elif not words and kind in (int, float) and field.default is not None:
         words = f"{field.default:g}"
+    # Every number has a lower bound, and no other field has one.
     limits = None
     if low is not None:
         limits = Range(

@@ -132,7 +132,8 @@ class Teacher:
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
         distinct, inverse = numbered(chain.from_iterable(data.columns))
-        # (S, teacher's dimension)
+        # (S, teacher's dimension). With None the teacher's folder decides whether they have length
+        # 1.
         vectors = model.encode(distinct, normalize=None, should_stop=self.should_stop)
         note = f"targets are the vectors of {self.name}"
         width = vectors.shape[1]

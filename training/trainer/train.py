@@ -241,11 +241,11 @@ def train(
         [path] = broadcast_object_list([path])
     state = None
     if path is not None:
-        # The other processes open the folder as the main process has left it.
+        # The main process writes or removes files. The others open the folder as it has left it.
         with accelerator.main_process_first():
             state = _open_folder(path, config, resume, overwrite, is_main, extras)
 
-    # Only the main process writes.
+    # Only the main process writes. The others read the checkpoint from ``path``.
     written_folder = path if is_main else None
     step = state.step if state else None
     run_id = path.name if path else config.name

@@ -84,6 +84,7 @@ class Trainer:
         self.meter = ThroughputMeter(self.progress.seconds)
 
         preparation = Preparation(config, accelerator, should_stop, folder, home, extras)
+        # This loads the model and the data, and may take minutes.
         parts = preparation.parts(self.progress.micro_batches, self.progress.cosines)
         self.model = parts.model
         self.batches = parts.batches
@@ -132,6 +133,7 @@ class Trainer:
         """Writes everything that the next step depends on, if the run has a folder."""
         if self.folder is None or not self.accelerator.is_main_process:
             return
+        # The state includes the losses that are still on the device.
         self._fetch_losses()
         self.progress.seconds = self.meter.seconds()
         save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, self.progress)
@@ -160,7 +162,8 @@ class Trainer:
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
         guess = None
-        # Otherwise the loss is a sum, or the loss of several objectives in turn.
+        # With Matryoshka dimensions the loss is a sum, and with several objectives each computes it
+        # in turn, so that it cannot be compared with one guess.
         if len(objectives) == 1 and not self.config.matryoshka_dims:
             data = self.data[0]
             guess = objectives[0].guess(self.config.batch_size, len(data.columns), data.scores)
@@ -191,6 +194,7 @@ class Trainer:
             is_evaluated = step == self.progress.evaluated
             if not is_evaluated and (step % self.eval_every == 0 or is_last):
                 self._evaluate()
+                # The last step ends the run anyway, without a reason.
                 if self._any_process(not is_last and self._is_exhausted()):
                     return f"no better figure in {self.config.patience} evaluations"
             if is_last:
@@ -247,6 +251,8 @@ class Trainer:
         self.meter.end_step(sentences * self.accelerator.num_processes)
         is_first_or_last = progress.step in (1, self.total_steps)
         is_due = is_first_or_last or progress.step % self.train_event_every == 0
+        # On a CPU there is no transfer to wait for, so a loss that is not finite ends the run at
+        # once.
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
@@ -297,6 +303,7 @@ class Trainer:
         """
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
+        # They belong to the last batches that were done, each to one.
         for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             if not math.isfinite(loss):
                 rows = self.batches.describe_rows(batch, self.accelerator.process_index)
@@ -331,6 +338,7 @@ class Trainer:
         """Returns the mean loss of each part of the data that had a batch since the last train event."""
         losses = self.progress.losses
         losses_of: dict[int, list[float]] = {}
+        # The losses are of the last batches that were done.
         for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             part, _ = self.batches.part(batch)
             losses_of.setdefault(part, []).append(loss)
@@ -411,7 +419,7 @@ class Trainer:
         """Evaluates the best model on the test split of its dev data, if there is one, unless the run is to stop."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
-        # The run may have saved no model.
+        # The run may have saved no model, and only the STS benchmark as dev data has a ``name``.
         if self.folder is None or best is None:
             return
         if name is None or not self.accelerator.is_main_process:

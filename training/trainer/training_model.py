@@ -158,9 +158,11 @@ class TrainingModel(nn.Module):
         lengths = [len(sentence) for sentence in ids]
         count = self.num_micro_batches
         if self.mini_batch_size:
+            # So the micro-batches that are computed at a time have about `mini_batch_size` rows.
             count *= math.ceil(len(columns[0]) / self.mini_batch_size)
         most_tokens = None
         if self.max_tokens:
+            # The limit is for all micro-batches that are computed at a time.
             most_tokens = self.max_tokens // self.num_micro_batches
         groups = split_by_length(lengths, count, most_tokens)
         micro_batches = []
@@ -184,6 +186,7 @@ class TrainingModel(nn.Module):
         Returns the mean loss of each batch (n,) and the norm of the gradient, a scalar, both
         float32.
         """
+        # The first batch overwrites the gradients of the encoder, so only the others are reset.
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
         run_parallel(self.replica.sync_weights(self.num_micro_batches))
@@ -331,7 +334,8 @@ class Loss(nn.Module):
         self.normalizes = [normalizes and objective.takes_output for objective in self.objectives]
         for part, objective in enumerate(self.objectives):
             for name, weights in vars(objective).items():
-                # With a single part the weights are named as in its objective.
+                # An objective is not a module, so its weights are registered here, to be trained
+                # and saved. In the first part, usually the only one, they keep their names.
                 if isinstance(weights, nn.Module):
                     self.add_module(f"part{part}_{name}" if part else name, weights)
 
