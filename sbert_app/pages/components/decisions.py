@@ -24,6 +24,7 @@ use_button = macro("use_button")
 
 
 def criterion_label(criterion: str) -> str:
+    # Such as "precision=0.95".
     parsed = Criterion.parse(criterion)
     if parsed.kind == BEST_F1:
         return "best F1"
@@ -54,6 +55,7 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
         groups.append((model.label, model.on_data.decision, model.rho, partial(use, model.model)))
     taken = decisions.to_take or decisions.models[0]
     safest = taken.safest
+    # Without a threshold that fulfils the criterion, nothing can be applied.
     link = use(taken.model, safest) if safest.exists else ""
     lead = macro("decisions_lead")(
         decisions, taken, safest, criterion_label(safest.criterion), data, link
@@ -81,6 +83,7 @@ def _table(
         lead=lead,
         groups=groups,
         data=data,
+        # The criteria of all models are the same.
         labels=criterion_labels(data.decision),
         notes=notes,
         failures=failures,
