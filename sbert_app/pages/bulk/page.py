@@ -192,7 +192,8 @@ class _Page:
             *score_outputs,
         ]
         inputs = [self.questions, *models, self.job_ids]
-        # A visit and Score follow a job until it ends, so more of them run at a time than usual.
+        # `visit` gets the models after the pickers have their values from the address. A visit and Score
+        # follow a job until it ends, so more of them run at a time than usual.
         visited = self.models.wire().then(
             self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
         )
@@ -205,6 +206,7 @@ class _Page:
             None,
             **event_options(queue=False, trigger_mode="multiple"),
         )
+        # An upload cancels the visit, which may still be following a job.
         opened = gr.on(
             upload_events, self.open, file, all_outputs, cancels=[visited], **event_options()
         )
@@ -225,6 +227,7 @@ class _Page:
         )
         run_js(opened.then, REMEMBER_JOB)
         run_js(scored.then, FOLD_ROWS)
+        # After a fault of the app, which only ``failure`` listeners are told about.
         for event in (visited, scored):
             event.failure(
                 lambda: self._failed(INTERNAL_ERROR),
@@ -272,7 +275,7 @@ class _Page:
         job_id = query.get("job")
         pairs_token = query.get("sentences")
         threshold = parse_number(query.get("bulk-threshold", ""))
-        # What is shown at every visit. The updates after `common |` come last, and replace its values.
+        # What is shown at every visit, unless the rest of an update replaces it.
         common = {**self._job_list(job_ids), self.address_threshold: threshold}
         job = None
         try:

@@ -327,7 +327,10 @@ class Duplicates:
         return str(event.threshold)
 
     def find(self, watch: Watch, job_id: str | None, typed: str | float | None) -> Update:
-        """Applies a threshold, and shows the matches and the downloads."""
+        """Applies a threshold, and shows the matches and the downloads.
+
+        ``typed`` is the text of the hidden field, or the number in the address.
+        """
         threshold = parse_number(typed)
         if threshold is None:
             raise InputError("type a threshold, such as 0.8")

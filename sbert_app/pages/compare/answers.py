@@ -170,7 +170,7 @@ def compute(
             name = ModelName.parse(inputs.second)
             tokens = score_tokens(models, name, inputs.a, inputs.b)
             if tokens is None:
-                # The model compares vectors. Without a pooling here, it has its own.
+                # The model compares vectors. No pooling is given, so it uses its own.
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as error:
             errors.append(error_message(error))

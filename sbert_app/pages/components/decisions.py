@@ -48,7 +48,7 @@ def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) ->
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
     """Renders the model to take and the reason, and a row for each threshold of each model with a link that applies it.
 
-    Without a model to take, the lead is about the first one.
+    Without a model to take, the lead is about the first one, which has the highest average precision.
     """
     groups = []
     for model in decisions.models:
@@ -76,7 +76,7 @@ def _table(
         groups: for each model its label, its `Decision`, its ρ, and a function that renders the
             way to use a `Choice`.
         data: the pairs, and the decision of the model in the lead.
-        failures: the reasons why other models could not be measured, by their names.
+        failures: the reasons why other models could not be measured, by their labels.
     """
     return render(
         "components/templates/decision.html",

@@ -177,6 +177,7 @@ class ExperimentPanel:
             # The confirmation of Delete is hidden again when another experiment is shown, or when
             # this one is resumed.
             self.confirm: Output((experiment_id, is_running), gr.update(visible=False)),
+            # Two components are never equal, so the version is the flag.
             self.timer: Output(is_watching, gr.Timer(active=is_watching)),
             **show(experiment, *values),
         }

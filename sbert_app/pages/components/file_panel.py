@@ -278,7 +278,10 @@ class FilePanel:
                 on_choice(picker, self.describe, [file, self.encoding, self.sheet], self.outputs)
 
     def hold(self, components: Sequence[Any]) -> None:
-        """Disables ``components`` from the first byte of an upload until the panel has read it."""
+        """Disables ``components`` from the first byte of an upload until the panel has read it.
+
+        A later call replaces the components of an earlier one.
+        """
         upload = json.dumps(self.upload.elem_id)
         ids = json.dumps([component.elem_id for component in components])
         script = read_asset("file-panel.js")

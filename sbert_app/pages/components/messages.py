@@ -34,6 +34,7 @@ def error_message(error: str | Exception) -> Markup:
     else:
         # The text of an OSError ends with the path; its ``strerror`` is the reason alone.
         text = str(getattr(error, "strerror", "") or error)
+    # The reason of each source in which the name was looked for.
     details = error.details if isinstance(error, NotFoundError) else ()
     return macro("error")(sentence_case(text), details=details)
 

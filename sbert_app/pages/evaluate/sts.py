@@ -297,6 +297,7 @@ class _SimilarityTab:
         display = _Display(*values[:DISPLAY_CONTROLS])
         how = values[DISPLAY_CONTROLS:]
         try:
+            # All files are read as ``how`` says, except those without the chosen columns (`chosen_name`).
             names = list(data)
             for file in files or ():
                 names.append(chosen_name(self.services, file, *how))
@@ -312,7 +313,8 @@ class _SimilarityTab:
         # "Show the shipped table" is hidden, as the next cell would replace that table.
         yield {self.back: hidden()}
         shown_cells = 0
-        # Nothing is emptied after an error or a stop: the table keeps what was measured until then.
+        # `work` fills the grid in a thread meanwhile. Nothing is emptied after an error or a stop: the
+        # table keeps what was measured until then.
         for update in self.tab.run(request, work, {}):
             if grid.done > shown_cells:
                 shown_cells = grid.done

@@ -152,15 +152,14 @@ def build(services: Services) -> None:
         model_before = _model_before(was_model, was_threshold)
         # A cleared field becomes a precision of 0, whose error states the allowed range.
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
-        # Each model once.
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*data)
         home = services.settings.home
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
         first_notes = []
         if model_before is not None:
+            # The threshold of the model before becomes one of the model that `result` shows, too.
             taken = decisions.to_take or decisions.models[0]
-            # The threshold of the model before becomes one of the model to take.
             open_any = partial(services.models.get, type_=Model)
             advice = advise(
                 taken.model, rows, open_any, home, criteria, model_before, match_from, watch
@@ -211,8 +210,8 @@ def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
     """
     query: dict[str, str] = {}
     if file:
-        # ``reading`` has the three columns and the scale, in the order of the names below, which are the
-        # element ids on Bulk. An opened job has the copy.
+        # ``reading`` has the three columns and the scale, in the order of the names below, which are
+        # element ids on Bulk. `open` makes a job with a copy of the file.
         encoding, sheet, *reading = how
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
         names = (

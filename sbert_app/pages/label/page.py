@@ -200,7 +200,7 @@ class _LabelPage:
         everything = [*choice, *card_outputs, self.new, *self.results.outputs]
         # Not empty once the person has opened a project; see `note_action`.
         questions = gr.State({})
-        # `Refusals`, of all projects and raters of this page.
+        # The `Refusals` of the ratings that this page has sent.
         refusals = gr.State({})
         linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
         keep_touched([self.rater], linked)
@@ -312,7 +312,6 @@ class _LabelPage:
         if project is None:
             card = macro("label/no_project")(version=next(_versions))
         else:
-            # The first pair that is not judged.
             card = self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
 

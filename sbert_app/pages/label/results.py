@@ -187,7 +187,7 @@ class Results:
         store = self.services.jobs.store
         if training is None:
             return "", False
-        # The training is on record, but its run can be deleted on the page Train.
+        # The record of the training stays when its run is deleted.
         if store.state(training.run) is None:
             note = messages.note("The run that was trained on these ratings has been deleted.")
             return note, False
