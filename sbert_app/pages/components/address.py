@@ -49,8 +49,7 @@ def remember(
         # id of a tab of this row, or of a tab inside of it.
         names = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
         # The browser opens the tab, because an update from the server would race with a press on
-        # another tab.
-        # A press on another tab before that wins over the address.
+        # another tab. A tab that was pressed earlier wins over the address.
         js = f"() => window.openTab({json.dumps(names)})"
         restored = run_js(restored.then, js, outputs=row)
     keep(controls, restored, passing)

@@ -549,7 +549,7 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
     for column in reading.columns[:SHOWN_COLUMNS]:
         role = column.role
         if columns[0] and role in (*TEXTS, SCORE, LABEL):
-            # Once columns are chosen, only they have these roles; see the next line.
+            # Once columns are chosen, only they have these roles, which the next line gives them.
             role = UNUSED
         role = chosen_roles.get(column.name, role)
         roles = [*CHOICES.items(), (UNUSED, "not used")]

@@ -297,7 +297,7 @@ class _SimilarityTab:
         display = _Display(*values[:DISPLAY_CONTROLS])
         how = values[DISPLAY_CONTROLS:]
         try:
-            # All files are read as ``how`` says, except those without the chosen columns (`chosen_name`).
+            # ``how`` holds for all files. Of a file without the chosen columns, its own reading decides.
             names = list(data)
             for file in files or ():
                 names.append(chosen_name(self.services, file, *how))
