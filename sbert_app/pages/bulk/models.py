@@ -45,11 +45,13 @@ class Models:
         model, pooling, cross = (
             request.query_params.get(str(picker.elem_id)) for picker in self.pickers
         )
+        # The pooling in an address may be one that the picker does not offer.
         radio = pooling_radio(pooling) if pooling else gr.skip()
         return [model or gr.skip(), radio, cross or gr.skip()]
 
     def of_job(self, model: str, pooling: str | None, cross: str | None) -> Update:
         """Returns the update for a job that was scored with these models; {} if it has not been scored."""
+        # The record of a job that was only opened has "" as its model.
         if not model:
             return {}
         update: Update = {self.model: model, self.cross: cross or NO_CROSS_ENCODER}

@@ -85,6 +85,7 @@ class _Page:
     def __init__(self, services: Services) -> None:
         self.services = services
         self.jobs = services.scoring
+        # The `OpenedTable` on the page; None if the upload cannot be opened.
         self.table = gr.State(None)
         # The id of the job on the page; None for the example until it is scored.
         self.job = gr.State(None)
@@ -191,7 +192,8 @@ class _Page:
             *score_outputs,
         ]
         inputs = [self.questions, *models, self.job_ids]
-        # A visit and Score follow a job until it ends, so more of them run at a time than usual.
+        # `visit` gets the models after the pickers have their values from the address. A visit and Score
+        # follow a job until it ends, so more of them run at a time than usual.
         visited = self.models.wire().then(
             self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
         )
@@ -204,6 +206,7 @@ class _Page:
             None,
             **event_options(queue=False, trigger_mode="multiple"),
         )
+        # An upload cancels the visit, which may still be following a job.
         opened = gr.on(
             upload_events, self.open, file, all_outputs, cancels=[visited], **event_options()
         )
@@ -224,6 +227,7 @@ class _Page:
         )
         run_js(opened.then, REMEMBER_JOB)
         run_js(scored.then, FOLD_ROWS)
+        # After a fault of the app, which only ``failure`` listeners are told about.
         for event in (visited, scored):
             event.failure(
                 lambda: self._failed(INTERNAL_ERROR),
@@ -271,7 +275,7 @@ class _Page:
         job_id = query.get("job")
         pairs_token = query.get("sentences")
         threshold = parse_number(query.get("bulk-threshold", ""))
-        # What is shown at every visit.
+        # What is shown at every visit, unless the rest of an update replaces it.
         common = {**self._job_list(job_ids), self.address_threshold: threshold}
         job = None
         try:
@@ -297,7 +301,7 @@ class _Page:
         if job is not None:
             first, second, target = (query.get(field.elem_id, "") for field in self.panel.columns)
             columns = None
-            # An address may name columns of another file.
+            # An address may name columns of another file. "" and `NO_JUDGEMENT` stand for none.
             if first and {"", *table.columns, NO_JUDGEMENT}.issuperset((first, second, target)):
                 columns = (first, second, target)
             read_as = query.get(self.panel.read_as.elem_id, "")
@@ -312,7 +316,7 @@ class _Page:
                 yield from self._watch(job, table, threshold)
             return
         if not pairs_token and models == USUAL_MODELS:
-            # The scores of the example ship with the app.
+            # The scores of the example ship with the app, as a job that all visitors share.
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
             yield {**common, **self._of_table(table), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
@@ -425,7 +429,8 @@ class _Page:
         """Starts a job and shows its progress.
 
         The job of the example is neither in the list of jobs nor in the address. Without a
-        ``job_id``, the table gets a new job.
+        ``job_id``, the table gets a new job. The number of jobs of a ``visitor`` is limited, but not
+        that of "", which stands for the opening of the page.
         """
         model, pooling, cross = models
         request = ScoreRequest(
@@ -502,6 +507,7 @@ class _Page:
             hint = CHECK_COLUMNS
         else:
             hint = PRESS_SCORE
+        # None if the job has not been scored.
         if summary := self.jobs.summary(job.id):
             pair = summary.columns
             columns = (pair.sentence1, pair.sentence2, pair.score or pair.label or "")
@@ -580,6 +586,7 @@ class _Page:
         report = summary.report
         if threshold is None:
             threshold = results.suggested(report)
+        # What is not drawn stays hidden, as `_empty` has hidden it before.
         plots: Update = {}
         if report and summary.scored:
             figure = figures.histogram(report)

@@ -48,6 +48,8 @@ DOWNLOADS = {
 
 def scored_rows(summary: ScoreSummary) -> Markup:
     """Renders the first rows with their scores. An added column without any value is left out."""
+    # ``summary.added`` has the names that the new columns have in the file, by their kind, and
+    # ``summary.head`` the first cells of each column, as texts.
     added = [name for name in summary.added.values() if any(summary.head[name])]
     empty = set(summary.added.values()).difference(added)
     scores = (summary.added["cosine"], summary.added.get("cross_encoder"))
@@ -78,7 +80,7 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
 
 
 def of_job(html: Markup, job: str) -> Markup:
-    """Adds the id of the job, "" for the example, which the browser puts into the address of the page."""
+    """Adds the id of a job to ``html``, from which the browser puts it into the address; "" for the example."""
     return macro("bulk/of_job")(html=html, job=job)
 
 
@@ -97,7 +99,8 @@ def agreements(summary: ScoreSummary) -> Markup:
     if report is None:
         return Markup()
     cards = []
-    # Scores on a scale may have a decision, too, but only labels are counted by label.
+    # Scores on a scale may have a decision, too, but only labels are counted by label, and only they
+    # have these cards in place of a correlation.
     if report.decision and report.by_label:
         decision = report.decision.decision
         rows = format_count(decision.n, "row")
@@ -125,7 +128,7 @@ def disagreements(summary: ScoreSummary) -> Markup:
     report = summary.report
     if report is None:
         return Markup()
-    # (title, name of the score beside the cosine, pairs)
+    # (title, name of the score beside the cosine, pairs). The first two are empty without labels.
     tables = [
         ("Labelled as no match: the highest cosines", "label", report.high_others),
         ("Labelled as a match: the lowest cosines", "label", report.low_matches),
@@ -179,6 +182,7 @@ def _rows_table(
     ``rows`` has the cells of each column.
     """
     roles = {pair.sentence1: "sentence 1", pair.sentence2: "sentence 2"}
+    # A column of labels has no role here, and is one of the others.
     if pair.score:
         roles[pair.score] = "gold"
     others = [name for name in rows if name not in (*added, *roles)]
@@ -284,6 +288,7 @@ class Duplicates:
             table = decision_table("Cosine and gold", data, [MEANING])
             figure = precision_recall(data.decision, criterion_labels(data.decision))
         return {
+            # Without a scored row there is nothing to compare with a threshold.
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: table,
             self.curve: visible(figure),
@@ -292,7 +297,14 @@ class Duplicates:
         }
 
     def wire(self, cut: gr.HTML, visited: Any, address_threshold: gr.State) -> None:
-        """Connects the buttons. After the event ``visited`` the threshold in the address is applied to scored rows."""
+        """Connects the buttons. After the event ``visited`` the threshold in the address is applied to scored rows.
+
+        Args:
+            cut: the slider below the histograms. Like the table of thresholds it runs ``bulk.js``,
+                which triggers the event ``use``.
+            visited: the event after which the page shows the file or the job in its address.
+            address_threshold: the threshold in the address, or None.
+        """
 
         def has_nothing_to_apply(job: str | None, threshold: float | None) -> bool:
             """Whether the address has no threshold, or the file no scores."""
@@ -301,6 +313,7 @@ class Duplicates:
             return self.services.scoring.get(job).summary is None
 
         inputs = [self.job, self.threshold]
+        # The update after an error or a stop. Its keys are also the outputs of the events below.
         empty = dict.fromkeys(self.downloads, hidden())
         find_again = self.tab.handler(self.find, empty, unless=has_nothing_to_apply)
         self.tab.on(visited.success, find_again, [self.job, address_threshold], empty)
@@ -314,13 +327,17 @@ class Duplicates:
         return str(event.threshold)
 
     def find(self, watch: Watch, job_id: str | None, typed: str | float | None) -> Update:
-        """Applies a threshold, and shows the matches and the downloads."""
+        """Applies a threshold, and shows the matches and the downloads.
+
+        ``typed`` is the text of the hidden field, or the number in the address.
+        """
         threshold = parse_number(typed)
         if threshold is None:
             raise InputError("type a threshold, such as 0.8")
         watch.report(0, "Comparing with the threshold")
         matches = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
         update: Update = {self.tab.status: render("bulk/templates/matches.html", found=matches)}
+        # The files are in the order of `DOWNLOADS`.
         for button, file in zip(self.downloads, matches.outputs, strict=True):
             update[button] = visible(file)
         return update

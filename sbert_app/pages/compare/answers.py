@@ -153,7 +153,8 @@ def compute(
     errors = []
     cross_encoder = inputs.cross
     try:
-        # Opened in advance, so that its error is told from an error of the first model.
+        # Opened here, although nothing is done with it, so that its error is told from an error of the
+        # first model. `compare_by_name` takes it from the cache.
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as error:
         # The cosine is worth showing without the cross-encoder.
@@ -169,7 +170,7 @@ def compute(
             name = ModelName.parse(inputs.second)
             tokens = score_tokens(models, name, inputs.a, inputs.b)
             if tokens is None:
-                # The model compares vectors.
+                # The model compares vectors. No pooling is given, so it uses its own.
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as error:
             errors.append(error_message(error))
@@ -179,6 +180,7 @@ def compute(
 
 def link(base_url: str, question: Question) -> str:
     """Returns a link that opens the page with a question, or a sentence if it would be too long."""
+    # The names of the fields are those of the query parameters.
     query = urlencode({name: value for name, value in vars(question).items() if value})
     if len(query) > LONGEST_LINK:
         return "These sentences are too long for a link."
@@ -261,7 +263,7 @@ def result(
     """
     first = answer.comparison
     cards = _cards(answer, curves, is_measuring)
-    # The places of the labels on the axis.
+    # The places of the labels on the axis, from 0 to 5; None for a card that is not on it.
     places = [card.gold for card in cards]
     blind = []
     for comparison in answer.comparisons:
@@ -278,7 +280,7 @@ def result(
         by_pooling = poolings(first, curves[0], is_measuring)
         if answer.example:
             expected = answer.example.expected
-    # The label of the expected range is at its lower bound.
+    # The expected range, from the example, has the last label, at its lower bound.
     places.append(expected[0] if expected else None)
     return render(
         "compare/templates/result.html",
@@ -314,7 +316,7 @@ def _cards(
     first = answer.comparison
     second = answer.second
     example = answer.example
-    # Each model takes the next colour.
+    # Each model takes the next colour, in the order of `_models`.
     colours = iter(model_colours(_models(answer)))
     cards = [_encoder_card(first, curves[0][first.pooling], example, is_measuring, next(colours))]
     if first.cross_score is not None:
@@ -401,6 +403,7 @@ def reason(answer: Answer) -> Reason | None:
     cosine = answer.comparison.cosine
     cross = answer.comparison.cross_score
     if answer.changes is None:
+        # Not measured yet. An automatic answer gets a place for the rows that will follow.
         if not is_automatic(answer):
             return None
         return Reason("", [], cosine, cross, pending=min(answer.word_count, MOST_LEFT_OUT))
@@ -412,6 +415,8 @@ def reason(answer: Answer) -> Reason | None:
         return None
     changes.sort(key=lambda change: -abs(change.cosine_change))
     cross_changes = [abs(change.cross_change or 0) for change in changes]
+    # The largest change, unless that is too small. Without a cross-encoder all changes are 0, so no
+    # word decides.
     decisive_cross_change = max(LEAST_CHANGE, *cross_changes)
     rows = []
     for change in changes:
@@ -475,6 +480,7 @@ def _opposite(rows: Sequence[WithoutWord]) -> WithoutWord | None:
     """Returns the word that changes the cosine most in the other direction than the first word, if there is one."""
     # Multiplied by this sign, changes in the direction of the first word are positive.
     sign = 1 if rows[0].cosine_change > 0 else -1
+    # The most negative one is the largest in the other direction.
     other = min(rows, key=lambda row: sign * row.cosine_change)
     return other if sign * other.cosine_change <= -LEAST_CHANGE else None
 
@@ -492,8 +498,10 @@ def _levels(places: Sequence[float | None]) -> list[int]:
     levels = [0] * len(places)
     # The place of the rightmost label on each line.
     ends = [-math.inf] * len(places)
+    # (place, number of the label)
     labels = [(place, label) for label, place in enumerate(places) if place is not None]
-    # From left to right, each label takes the lowest line on which there is room.
+    # From left to right, each label takes the lowest line on which there is room. There are as many
+    # lines as labels, so one is always free.
     for place, label in sorted(labels):
         level = next(level for level, end in enumerate(ends) if place - end >= LABEL_WIDTH)
         levels[label] = level
@@ -528,6 +536,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
             remarks.append(unknown)
         first = comparison.a.language
         second = comparison.b.language
+        # A language is "" if the model was made for it.
         if first == second:
             languages = {"Both sentences look": first}
         else:
@@ -545,6 +554,7 @@ def token_map(score: TokenScore | None) -> Markup | str:
     """Renders a table of the tokens that make up a score; "" without a score."""
     if score is None:
         return ""
+    # (heading, class of its cells)
     columns = [(name, "number" if name in NUMBERS else "") for name in score.columns]
     return macro("compare/ranked")(f"{score.title}. {score.what}.", columns, score.rows)
 
@@ -628,8 +638,10 @@ def _basis(curve: Calibration, comparison: Comparison) -> str:
         # The score is certain, as for equal sentences.
         return ""
     if curve.fitted_on != FITTED_ON:
+        # The user's own curve.
         data = data_label(curve.fitted_on)
     elif (comparison.model, comparison.pooling) == MEASURED_ELSEWHERE:
+        # For this model and pooling, the range was also checked on other text; see the constant.
         data = "STSb; on other text about 6 of 10"
     else:
         data = "STSb; other text not measured"
@@ -648,6 +660,7 @@ def _cross_encoder_card(
         label="cross-encoder",
         term=CROSS_TERM,
         figure=f"{score:.2f}",
+        # Replaced below, unless the model is blind.
         meaning=SAYS_NOTHING,
         colour=colour,
     )

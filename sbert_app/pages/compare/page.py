@@ -38,7 +38,7 @@ def build(services: Services) -> None:
             TwoSentences(services).wire()
         with gr.Tab("Many sentences", id="many") as many:
             lines = _many_sentences(services)
-    # The first tab writes its question to the address itself.
+    # The first tab writes its question to the address itself, so only the second one is remembered.
     remember(inputs_of(many, gr.Textbox), tabs)
 
     def fill_in(request: gr.Request) -> Any:
@@ -74,6 +74,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
     )
     with gr.Row(elem_id="many-settings"):
         model, pooling = model_and_pooling(services, "many")
+        # Without an element id, so the address does not keep it (`inputs_of`).
         cross = cross_encoder_picker()
     tab = MeasureTab.build(
         services, "many", "Compare all pairs", ("compare-all", "stop-all", "times"), PRESS
@@ -111,6 +112,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
             cross_matrix: visible(cross_figure),
         }
 
+    # Both figures are hidden after an error or a stop.
     empty = {cosine_matrix: visible(None), cross_matrix: visible(None)}
     tab.wire(compare, [lines, model, pooling, cross], empty)
     return lines
@@ -122,6 +124,7 @@ def ranked(pairs: AllPairs) -> Markup:
     if pairs.cross is not None:
         columns.insert(1, ("cross-encoder", "number"))
     rows = []
+    # ``score`` is that of the cross-encoder, None without one.
     for cosine, score, first, second in pairs.ranked():
         row = [format_number(cosine, 3), first, second]
         if score is not None:

@@ -110,12 +110,14 @@ class TwoSentences:
         # The inputs for which nothing is downloaded until the visitor asks: those whose download was
         # stopped, and those that a link has filled in.
         self.stopped = gr.State(None)
+        # The newest question (`ask`), and what is kept under `SHOWN` and `NEEDED`.
         self.questions = gr.State({})
         # The values change when models have to be downloaded, and when the download has ended.
         self.download_needed = gr.HTML("", visible="hidden")
         self.download_ended = gr.HTML("", visible="hidden")
         # Asks again if the answer on the page belongs to other sentences than the fields contain.
         self.asker = gr.HTML("", js_on_load=ASK_AGAIN, elem_id="ask-again")
+        # Active while a missing curve is being measured.
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
         # Its Start and Stop are not used: a change starts the download, and `stop` stores the inputs
         # first.
@@ -182,6 +184,7 @@ class TwoSentences:
         # The cosine is shown before the cross-encoder has been loaded.
         first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
         answer_on(first.then)
+        # Also for a long pair, as the person has asked for it.
         add_reason_now = partial(self.add_reason, is_asked=True)
         self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
         follow(
@@ -218,6 +221,7 @@ class TwoSentences:
         without a click.
         """
         query = dict(request.query_params)
+        # The picker opens with these poolings only.
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
         # Without a pooling in the address, another model is opened with its own pooling: `answer_pair`
@@ -229,7 +233,8 @@ class TwoSentences:
                 shown_model = str(_with_pooling(named_model(query.get("model"))))
         inputs = []
         updates = []
-        # The fields of a question are in the order of the inputs.
+        # The fields of a question are in the order of the inputs. An update leaves a field as it is
+        # where the address has no value, but ``stopped`` needs the value of every field.
         for parameter, field in zip(dataclasses.fields(Question), self.inputs, strict=True):
             value = query.get(parameter.name)
             inputs.append(value or field.value)
@@ -263,6 +268,7 @@ class TwoSentences:
         models = self.services.models
         try:
             inputs = Question.parse(*fields)
+            # The pooling of the picker, which is updated at the end if another one was used.
             picked_pooling = inputs.pooling
             if not all(map(models.is_here, inputs.models)):
                 # The progress of a download, or a question, takes the place of the answer.
@@ -273,10 +279,12 @@ class TwoSentences:
             if str(model) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
                 inputs = replace(inputs, pooling=models.get(model, VectorModel).pooling)
+            # It is on this machine (`is_here`), but perhaps not in memory yet (`has`).
             is_loading = bool(inputs.cross) and not models.has(inputs.cross)
             if is_loading and not waits:
                 inputs = replace(inputs, cross="")
             last = questions.get(SHOWN)
+            # An answer with errors, such as that of a missing second model, is computed again.
             if isinstance(last, Answer) and last.inputs == inputs and not last.errors:
                 # The page shows this answer already.
                 return {self.answer: gr.skip()}
@@ -294,6 +302,7 @@ class TwoSentences:
         pooling = gr.skip()
         if inputs.pooling != picked_pooling:
             pooling = pooling_radio(inputs.pooling)
+        # The reason of an automatic answer is added without a click, after this handler.
         needs_click = answer.word_count > 0 and not answers.is_automatic(answer)
         return {
             **self._scores(answer),
@@ -315,6 +324,7 @@ class TwoSentences:
                 self.answer: question,
                 self.download: gr.update(visible=True),
             }
+        # `load_models` runs when ``download_needed`` changes, and reads this.
         questions[NEEDED] = inputs.models
         return {**self._nothing(), self.download_needed: str(next(_downloads))}
 
@@ -366,6 +376,7 @@ class TwoSentences:
         for comparison in answer.comparisons:
             if progress := self.services.calibration_progress(comparison.model):
                 return {self.calibrating: progress_bar(progress)}
+        # No curve is being measured any more. This also ends the timer.
         return self._scores(answer)
 
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
@@ -406,6 +417,8 @@ class TwoSentences:
             curves.append(by_pooling)
             errors += problems
             if None in by_pooling.values():
+                # Does nothing for a model that is being calibrated or cannot be; then there may be no
+                # progress.
                 self.services.calibrate_later(comparison.model, comparison.pooling)
                 progress = progress or self.services.calibration_progress(comparison.model)
         html = answers.result(answer, curves, is_measuring=progress is not None, errors=errors)
@@ -426,6 +439,7 @@ class TwoSentences:
         for pooling in comparison.by_pooling:
             try:
                 curves[pooling] = calibration.load_calibration(model, pooling, home, weights)
+                # Only the selected pooling, whose score is on the card, gets this remark.
                 is_selected = pooling == comparison.pooling
                 if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))

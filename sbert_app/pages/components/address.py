@@ -45,10 +45,11 @@ def remember(
     for section in _sections(tabs):
         rows += _inner_tabs(section)
     for row in rows:
-        # (title, id, ids of the tabs inside)
+        # (title, id, ids of the tabs inside). A press is found by the title; the address names the
+        # id of a tab of this row, or of a tab inside of it.
         names = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
         # The browser opens the tab, because an update from the server would race with a press on
-        # another tab.
+        # another tab. A tab that was pressed earlier wins over the address.
         js = f"() => window.openTab({json.dumps(names)})"
         restored = run_js(restored.then, js, outputs=row)
     keep(controls, restored, passing)
@@ -57,6 +58,7 @@ def remember(
         for section in _sections(row):
             # An address without a tab opens the first one.
             name = "" if section is first else section.id
+            # By the title, the browser checks that the tab is still open.
             arguments = f"{json.dumps(name)}, {json.dumps(section.label)}"
             run_js(section.select, f"() => {{ window.rememberTab({arguments}); }}")
     return restored
@@ -88,6 +90,7 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     """
     group = next(_groups)
     initial = json.dumps([control.value for control in controls])
+    # Values that are still the initial ones do not count as entered.
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
     run_js([control.input for control in controls], note, list(controls))
     # A paste does not fire an input event of Gradio, so the script of the page notes itself what is
@@ -110,6 +113,7 @@ def keep(
     left_out = [[control.value, *passing.get(control, ())] for control in controls]
     js = f"(...values) => {{ window.rememberControls({ids}, {json.dumps(left_out)}, values); }}"
     run_js([control.change for control in controls], js, list(controls))
+    # Until this runs, the script does not write any change to the address.
     run_js(restored.then, "() => window.addressIsRestored()")
 
 
@@ -175,6 +179,7 @@ def _number(control: gr.Slider | gr.Number, text: str) -> Any:
         return gr.skip()
     low = -math.inf if control.minimum is None else control.minimum
     high = math.inf if control.maximum is None else control.maximum
+    # NaN is refused here, too.
     if not low <= value <= high:
         return gr.skip()
     return int(value) if value.is_integer() else value

@@ -24,6 +24,7 @@ use_button = macro("use_button")
 
 
 def criterion_label(criterion: str) -> str:
+    # Such as "precision=0.95".
     parsed = Criterion.parse(criterion)
     if parsed.kind == BEST_F1:
         return "best F1"
@@ -47,13 +48,14 @@ def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) ->
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
     """Renders the model to take and the reason, and a row for each threshold of each model with a link that applies it.
 
-    Without a model to take, the lead is about the first one.
+    Without a model to take, the lead is about the first one, which has the highest average precision.
     """
     groups = []
     for model in decisions.models:
         groups.append((model.label, model.on_data.decision, model.rho, partial(use, model.model)))
     taken = decisions.to_take or decisions.models[0]
     safest = taken.safest
+    # Without a threshold that fulfils the criterion, nothing can be applied.
     link = use(taken.model, safest) if safest.exists else ""
     lead = macro("decisions_lead")(
         decisions, taken, safest, criterion_label(safest.criterion), data, link
@@ -74,13 +76,14 @@ def _table(
         groups: for each model its label, its `Decision`, its ρ, and a function that renders the
             way to use a `Choice`.
         data: the pairs, and the decision of the model in the lead.
-        failures: the reasons why other models could not be measured, by their names.
+        failures: the reasons why other models could not be measured, by their labels.
     """
     return render(
         "components/templates/decision.html",
         lead=lead,
         groups=groups,
         data=data,
+        # The criteria of all models are the same.
         labels=criterion_labels(data.decision),
         notes=notes,
         failures=failures,

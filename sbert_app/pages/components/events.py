@@ -87,6 +87,7 @@ def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     label = button.value
     missing = list(needs.values())
     js = f"(...values) => window.enableWhen({json.dumps([label, *missing])}, values)"
+    # The fields are empty when the page opens, so the first one is named.
     button.value = f"{label}: {missing[0]}"
     button.interactive = False
     run_js([field.change for field in needs], js, list(needs), button)
@@ -179,7 +180,9 @@ def follow(
         if not is_newest():
             # A look that started later may have ended earlier, with a newer state.
             return {shown_answer: gr.skip()}
+        # Empty for a page without an answer, or with one that is no longer kept: everything is sent.
         versions = dict(answers.get(name_on_page, {}))
+        # Adds what is sent now to ``versions``.
         updates = changes(now, versions)
         if not updates:
             return {shown_answer: gr.skip()}
@@ -203,7 +206,10 @@ def follow(
 
 
 def changes(now: Mapping[Any, Any], sent: dict[Any, Any]) -> Update:
-    """Returns the updates of ``now`` whose versions are not in ``sent`` yet, and notes their versions in ``sent``."""
+    """Returns the updates of ``now`` whose versions are not in ``sent`` yet, and notes their versions in ``sent``.
+
+    A value that is not an `Output` is always returned.
+    """
     updates: Update = {}
     for component, value in now.items():
         if not isinstance(value, Output):

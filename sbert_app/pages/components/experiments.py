@@ -141,7 +141,9 @@ class ExperimentPanel:
             show: the argument of `wire`.
         """
         name = values[0] if has_name else None
+        # The newest comes first.
         candidates = self.experiments.list(self.kind, name)
+        # The errors of files that cannot be read.
         damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
@@ -151,6 +153,7 @@ class ExperimentPanel:
         can_resume = False
         if experiment is not None:
             experiment_id = experiment.id
+            # Also while its runs wait in the queue.
             is_running = experiment.state == State.RUNNING
             can_delete = not is_running
             can_resume = can_delete and experiment.can_resume
@@ -166,6 +169,7 @@ class ExperimentPanel:
             self.picker: Output(
                 gr.update(choices=choices, value=experiment_id, visible=bool(choices))
             ),
+            # Rendered only if the progress or the errors differ from those on the page.
             self.status: Output([progress_of(experiment), list(map(str, damaged))], status),
             self.stop: Output(gr.update(visible=is_running)),
             self.resume: Output(gr.update(visible=can_resume)),
@@ -173,6 +177,7 @@ class ExperimentPanel:
             # The confirmation of Delete is hidden again when another experiment is shown, or when
             # this one is resumed.
             self.confirm: Output((experiment_id, is_running), gr.update(visible=False)),
+            # Two components are never equal, so the version is the flag.
             self.timer: Output(is_watching, gr.Timer(active=is_watching)),
             **show(experiment, *values),
         }
@@ -226,7 +231,7 @@ def status_of(experiment: Experiment) -> Markup:
 
 def shared_settings(experiment: Experiment) -> str:
     """Returns the settings that all runs of an experiment have in common, in one line."""
-    # (runs, settings), as texts
+    # For each run, its settings as texts, in the same order.
     settings_of_runs = []
     for plan in experiment.record.runs:
         config = RunConfig(**plan.config)
@@ -241,7 +246,7 @@ def shared_settings(experiment: Experiment) -> str:
                 f"lr {config.learning_rate:g}",
             )
         )
-    # The texts of one setting in all runs.
+    # ``texts`` has the value of one setting in each run.
     shared = [texts[0] for texts in zip(*settings_of_runs, strict=True) if len(set(texts)) == 1]
     return " · ".join(shared)
 
@@ -308,7 +313,7 @@ class StartForm:
         )
 
     def _estimate(self, questions: Questions, *values: Any) -> Update:
-        """Shows the plan, unless the form has newer values."""
+        """Shows the plan for ``values`` of the fields, unless the form has newer ones by then."""
         is_newest = ask(questions)
         try:
             estimate, plan = self.estimate(*values)

@@ -133,6 +133,7 @@ Chosen = tuple[str, str, str]
 def columns_of(reading: TableReading) -> Chosen:
     """Returns the columns of a reading; all are "" for triplets."""
     if is_triplets(reading):
+        # A person cannot choose them, so the reading decides.
         return "", "", ""
     # There are two sentences at most.
     first, second = [*reading.sentences, "", ""][:2]
@@ -143,7 +144,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
     """Returns the columns after ``column`` gets another role. Two columns may swap their roles.
 
     Args:
-        column: a column of the table, or `NO_JUDGEMENT` with the role `TARGET` if no column has it.
+        column: a column of the table, or `NO_JUDGEMENT` with the role `TARGET` for "none of them".
         role: a key of `CHOICES`, or `UNUSED`.
     """
     by_role = dict(zip(CHOICES, columns, strict=True))
@@ -168,6 +169,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
 
 def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
     """Returns the reading of a table with the columns that a person has chosen; its own without another choice."""
+    # Without sentence 1, nothing is chosen yet, or not enough.
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading
     return table.reading.with_columns(_requested(*columns))
@@ -176,6 +178,7 @@ def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
 def _requested(first: str | None, second: str | None, target: str | None) -> list[str]:
     """Returns the columns as ``?columns=`` lists them, without empty ones at the end."""
     if target:
+        # The third place is that of the judgement, so the first two are kept even if empty.
         return [first or "", second or "", target]
     return [name for name in (first, second) if name]
 
@@ -248,7 +251,8 @@ class FilePanel:
         """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
-        # The script of the panel is needed even if the page holds no components.
+        # The script of the panel is needed even if the page holds no components. Gradio also knows the
+        # event ``role`` below by its name in this script, which triggers it.
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -261,6 +265,7 @@ class FilePanel:
             **event_options(queue=False, trigger_mode="multiple"),
         )
         self.doctor.wire(file, self.inputs)
+        # A page with a state calls `of` itself at these events.
         if file is self.upload:
             gr.on(
                 [file.upload, file.clear],
@@ -273,7 +278,10 @@ class FilePanel:
                 on_choice(picker, self.describe, [file, self.encoding, self.sheet], self.outputs)
 
     def hold(self, components: Sequence[Any]) -> None:
-        """Disables ``components`` from the first byte of an upload until the panel has read it."""
+        """Disables ``components`` from the first byte of an upload until the panel has read it.
+
+        A later call replaces the components of an earlier one.
+        """
         upload = json.dumps(self.upload.elem_id)
         ids = json.dumps([component.elem_id for component in components])
         script = read_asset("file-panel.js")
@@ -282,7 +290,10 @@ class FilePanel:
     def describe(
         self, files: str | Sequence[str] | None, encoding: str = DETECTED, sheet: str | None = None
     ) -> Update:
-        """Shows the first file of an upload, or the first one whose encoding is in doubt."""
+        """Shows the first file of an upload, or the first one whose encoding is in doubt.
+
+        All files are opened with the ``encoding`` and the ``sheet`` that a person has chosen.
+        """
         try:
             tables = [open_upload(path, encoding, sheet) for path in _paths(files)]
         except UserFacingError as error:
@@ -359,6 +370,7 @@ class FilePanel:
             return {self.table: gr.skip()}
         columns = (first, second, target)
         if not any(columns):
+            # No role has been chosen yet, so the new one changes those of the reading.
             columns = columns_of(table.reading)
         if event.labels:
             read_as = str(event.labels)
@@ -392,6 +404,7 @@ class FilePanel:
             return {self.table: gr.skip()}
         try:
             file = self.services.taken.get(token)
+            # Raises InputError if this visitor may not read the path.
             self.services.access.check_data(file.path)
             table = open_upload(file.path, file.encoding, file.sheet)
         except UserFacingError as error:
@@ -417,6 +430,7 @@ class FilePanel:
 
     def _is_upload(self, table: OpenedTable) -> bool:
         """Whether a visitor has uploaded the table. The example of a page is not an upload."""
+        # The example lies outside of the folders that `check_data` allows.
         try:
             self.services.access.check_data(str(table.path))
         except InputError:
@@ -451,6 +465,7 @@ class FilePanel:
                     self.services, str(table.path), encoding, table.sheet, *columns, read_as
                 )
                 data = load_data(name, self.services.settings.home)
+                # What "Count them as no" would put into ``read_as``; "" without unclear labels.
                 unclear_as_no = data.unclear_as_no
                 for note in data.notes:
                     # The heads of the columns say which ones are not used.
@@ -509,6 +524,7 @@ class FilePanel:
 
 
 def _has_target(columns: Chosen) -> bool:
+    # The last one is the column of the judgement.
     return columns[-1] not in ("", NO_JUDGEMENT)
 
 
@@ -533,7 +549,7 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
     for column in reading.columns[:SHOWN_COLUMNS]:
         role = column.role
         if columns[0] and role in (*TEXTS, SCORE, LABEL):
-            # A person has given these roles to other columns.
+            # Once columns are chosen, only they have these roles, which the next line gives them.
             role = UNUSED
         role = chosen_roles.get(column.name, role)
         roles = [*CHOICES.items(), (UNUSED, "not used")]
@@ -610,6 +626,7 @@ class FileDoctor:
 
         ``how`` are the inputs of the panel.
         """
+        # The columns and the scale, the others of ``how``, are read in `chosen_name`.
         encoding, sheet, *_ = how
         yield {self.findings: waiting("Reading the file …")}
         try:
@@ -618,10 +635,11 @@ class FileDoctor:
                 return
             name = chosen_name(self.services, str(table.path), *how)
             data = load_data(name, self.services.settings.home)
-            # With a model, texts that it does not know or would cut are found as well. The panel does
-            # not wait for a model.
+            # With a model, texts that it does not know or would cut are found as well. `_panel` calls
+            # `examine` without one, so that it does not wait for a model.
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
+            # Other findings, such as labels of mostly one kind, leave all rows in the file.
             if any(finding.is_left_out for finding in findings):
                 folder = self.services.temp.new_folder("exports")
                 output = folder / f"{table.path.stem}-clean{suffix_like(table)}"
@@ -631,7 +649,7 @@ class FileDoctor:
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
             return
-        # By the number of the row in the file.
+        # The sentences of each row, by its number in the file.
         texts = {}
         for row, *sentences in zip(data.rows, *data.columns, strict=True):
             texts[row] = "  |  ".join(sentences)
@@ -657,7 +675,7 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
         table = _open_once(path, None, sheet or None, version)
         is_doubtful = not table.is_plain
     except UnknownSheetError:
-        # The workbook opens at its default sheet.
+        # The workbook opens at its default sheet. It states its own encoding.
         return _open_once(path, None, None, version)
     except UnknownEncodingError:
         if not encoding:
@@ -673,7 +691,10 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
 def _open_once(
     path: str, encoding: str | None, sheet: str | None, version: tuple[int, int] | None
 ) -> OpenedTable:
-    """Opens a table once for each ``version`` of the file, for all events that need it."""
+    """Opens a table once for each ``version`` of the file, for all events that need it.
+
+    The version is its `file_version`, None if it does not exist.
+    """
     return open_table(path, encoding, sheet, lines=True)
 
 
@@ -715,6 +736,7 @@ def chosen_name(
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
+    # Only one of them is set, or none.
     scale, labels = parse_reading(read_as)
     name = DataName(
         path,
@@ -745,6 +767,7 @@ def chosen_name(
         # again. With doubts, an empty target may also be a question that is not answered yet, which
         # the reading asks again.
         requested = _requested(first, second, NO_JUDGEMENT)
+    # A comma in the name of a column is escaped, as commas separate the names.
     columns = ",".join(column.replace(",", "\\,") for column in requested)
     # Raises an error for columns that do not fit now, and not when a run starts.
     reading.with_columns(requested_columns(columns, reading))

@@ -127,6 +127,7 @@ class MeasureTab:
         return block
 
     def owner(self, request: gr.Request) -> Owner:
+        # Work of the same owner takes the place of earlier work.
         return (request.session_hash or "", self.name)
 
     def __post_init__(self) -> None:
@@ -159,11 +160,13 @@ class MeasureTab:
             example: returns the update of the outputs when the tab is selected for the first time.
             others: further buttons, each with its function in place of ``measure``.
         """
+        # The keys of ``empty`` are components.
         outputs = [*outputs, *empty]
         # After a change of an input, the results are dimmed until they are measured again.
         ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
         changes = []
         for part in inputs:
+            # These events come from a person only. Fields have the first one, uploads the others.
             for name in ("input", "upload", "clear"):
                 if hasattr(part, name):
                     changes.append(getattr(part, name))
@@ -178,6 +181,7 @@ class MeasureTab:
             run_js(done.then, f"() => window.dim({ids}, false)")
         if example is None:
             return
+        # Whether the tab has been selected before, so that its example is shown only once.
         was_opened = gr.State(False)
         # Not empty once a person has pressed Start; see `note_action`.
         starts = gr.State({})
@@ -187,6 +191,7 @@ class MeasureTab:
 
         def show_example(is_opened: bool, starts: Questions) -> Update:
             if is_opened:
+                # An answer needs at least one component.
                 return {was_opened: True}
             try:
                 update = example()
@@ -223,6 +228,7 @@ class MeasureTab:
         def failed() -> Update:
             return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
+        # Without duplicates, as ``outputs`` may contain the status.
         parts = list(dict.fromkeys([*self.outputs, *outputs]))
         event = listener(events)(
             handler,
@@ -285,6 +291,7 @@ class MeasureTab:
             yield {self.status: gr.skip()}
         except StoppedError:
             update = empty if on_stop is None else on_stop
+            # ``update`` comes after the message, so that a status of its own replaces it.
             yield {
                 self.status: error_message(self.stopped),
                 **update,

@@ -34,6 +34,7 @@ def error_message(error: str | Exception) -> Markup:
     else:
         # The text of an OSError ends with the path; its ``strerror`` is the reason alone.
         text = str(getattr(error, "strerror", "") or error)
+    # The reason of each source in which the name was looked for.
     details = error.details if isinstance(error, NotFoundError) else ()
     return macro("error")(sentence_case(text), details=details)
 
@@ -45,6 +46,7 @@ def ask_first(missing: Sequence[str], remedy: str) -> Markup:
 
 def sentence_case(text: str) -> str:
     """Returns the text with a capital letter, unless it begins with a name such as empty.csv or hf:org/name."""
+    # An empty text has no first word.
     first, *_ = text.split(maxsplit=1) or [""]
     # A name contains dots, colons, slashes or digits; a word ends with punctuation or has hyphens.
     is_word = first.rstrip(",;:'").replace("-", "").isalpha()
@@ -68,6 +70,7 @@ def gradio_errors() -> Iterator[None]:
     except UserFacingError as error:
         raise gr.Error(summary_of(error), print_exception=False) from error
     except gr.Error:
+        # It already has a message for the user.
         raise
     except Exception as error:
         # While the process ends, executors refuse work, which is not a fault.
@@ -105,6 +108,7 @@ def attribution(explanation: Attribution | WordAttribution) -> Markup:
         "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange); all cells sum to the "
         f"cosine, {format_number(explanation.cosine, 4)}."
     )
+    # The figure shows the condensed map, which is smaller only for longer texts.
     if condense(explanation).matrix.shape != explanation.matrix.shape:
         text += f" Longer texts are summed by sentence; the {MOST_WORDS} parts that count most are shown."
     return note(text)

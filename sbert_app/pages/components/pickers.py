@@ -67,6 +67,7 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
     """Adds the event that reads the choices of all `fresh` pickers of a page. Called once the page is built."""
     blocks = set(app.blocks.values())
     pickers = {}
+    # A copy, as pickers are removed on the way. The pickers of other pages stay.
     for picker in list(_fresh):
         if picker in blocks:
             pickers[picker] = _fresh.pop(picker)
@@ -167,10 +168,12 @@ def _data_label(source: DataSet, split: str, has_rows: bool) -> str:
         # A title of several words is separated by a comma: "STSb dev", but "Wikipedia sections, dev".
         comma = "," if " " in label else ""
         label += f"{comma} {split}"
+    # The built-in set, the STS benchmark, has no repository.
     if source.repo:
         label += " (Hub)"
     if not has_rows:
         return label
+    # Offers with the number of rows have splits whose number is known.
     count = source.splits[split].rows or 0
     size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
     return f"{label}: {size} {source.form}"
@@ -323,6 +326,7 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
     controls = [dimension, prompt, precision]
     options = event_options(queue=False, trigger_mode="multiple")
     model.change(show, model, controls, **options)
+    # The event ``input`` comes from a person only, so `show` does not call `_with_settings` in turn.
     for control in controls:
         control.input(_with_settings, [model, *controls], model, **options)
 
@@ -341,6 +345,7 @@ def _with_settings(
         parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
+    # None for both is the prompt of the folder, and an empty text no prompt at all.
     prompt_text = None
     prompt_name = None
     if prompt == NO_PROMPT:
@@ -375,8 +380,10 @@ def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[t
         return choices
     named = []
     for name, text in prompts.items():
+        # An empty prompt is the same as the choice "none".
         if text:
             named.append((f"{name}: “{text.strip()}”", BY_NAME + name))
+    # `BY_ROLE` takes the prompts for queries and documents from the folder, so there must be some.
     if roles and named:
         choices.append((ROLES_LABEL, BY_NAME + BY_ROLE))
     return choices + named
@@ -388,4 +395,5 @@ def _prompt_value(model: ModelName) -> str:
         return BY_NAME + model.prompt_name
     if model.prompt is None:
         return AS_FOLDER
+    # "" is the prompt of a name that asks for none.
     return model.prompt or NO_PROMPT

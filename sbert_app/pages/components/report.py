@@ -67,6 +67,7 @@ class Report:
         sections = {}
         has_plots = False
         for title, parts in self.sections.items():
+            # Empty HTML is false.
             if any(parts):
                 sections[title] = [part for part in parts if part]
                 has_plots |= any(PLOT in part for part in parts)
@@ -74,7 +75,7 @@ class Report:
             raise InputError("there is no result to report yet; compute one first")
         scripts = [read_asset("report.js")]
         if has_plots:
-            # The script of the report draws with Plotly's.
+            # The script of the report draws with Plotly's, which must come first.
             scripts.insert(0, get_plotlyjs())
         versions = [f"SBERT Lab {__version__}", f"Python {platform.python_version()}"]
         versions += [f"{name} {version(name)}" for name in LIBRARIES]
@@ -93,6 +94,7 @@ class Report:
             sections=sections,
             facts={**self.settings, **self.facts, **made_with},
             scripts=list(map(Markup, scripts)),
+            # For the content security policy, which allows these two scripts only.
             hashes=list(map(_hash, scripts)),
             styles=styles,
         )
@@ -136,7 +138,7 @@ def of_page(
                 choices[control.label] = text
         rendered = {}
         for heading, parts in sections.items():
-            # A part is a component, or HTML already.
+            # A part is a component, whose HTML is looked up, or HTML already.
             rendered[heading] = [html.get(part, part) for part in parts]
         return Report(title, choices, rendered)
 
@@ -152,6 +154,7 @@ def _choice_text(control: Any, value: Any) -> str:
     """Returns the value of a control as the page shows it; "" for an empty one."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    # Sliders, numbers and text boxes have no choices.
     choices = getattr(control, "choices", None) or ()
     labels = {str(choice): label for label, choice in choices}
     values = value if isinstance(value, list) else [value]
@@ -169,12 +172,13 @@ def report_button(
     """Builds a button that downloads ``make(*values of inputs)`` as a file.
 
     The button is visible while one of ``inputs`` has a plot or a table. ``name`` is a part of its
-    element id.
+    element id, and ``options`` are further arguments of ``gr.Button``.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
     # For what the page opens with; later changes run `SHOW_WITH_PARTS`.
     options.setdefault("visible", any("<table" in str(part.value) for part in parts))
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
+    # Holds the report on its way to the browser, where a script saves it.
     file = gr.File(visible=False)
 
     def write(request: gr.Request, *values: Any) -> str:
@@ -187,7 +191,8 @@ def report_button(
             write_text(path, report.html())
         return str(path)
 
-    # The browser sends None for a part that is hidden.
+    # The browser sends None for a part that is hidden. The other inputs, such as settings, have no id
+    # here, so their values are sent as they are.
     ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
     written = button.click(write, inputs, file, js=present, **event_options())

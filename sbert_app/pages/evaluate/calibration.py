@@ -63,7 +63,8 @@ def build(services: Services) -> None:
         try:
             return check(watch, *values, sentence=sentence)
         except InputError as error:
-            # The curve stays as fitted. Without a second set, nothing had to be checked.
+            # The curve stays as fitted. Without a second set, by name or as a file, nothing had to be
+            # checked.
             status = messages.lead(sentence)
             name, file, *_ = values[check_from:]
             if name or file:
@@ -72,6 +73,7 @@ def build(services: Services) -> None:
 
     def check(watch: Watch, *values: str, sentence: str = "") -> Update:
         """Checks the curve of the model on the second set."""
+        # The first value is the model; the first set, which follows it, is not needed.
         model, data = pickers.named(values[0], *values[check_from:])
         result = calibration.check(services.models, model, data, home, watch)
         return show(model, result, sentence)
@@ -92,17 +94,22 @@ def build(services: Services) -> None:
         if services.settings.public:
             raise InputError(IS_PUBLIC)
         model = ModelName.parse(name or "")
+        # The curve on `FITTED_ON` is used again.
         calibration.forget(services.models, model, home)
         sentence = f"“x of 5” under {model.label} is now the one fitted on {data_label(FITTED_ON)}."
         return {tab.status: messages.lead(sentence), **empty}
 
     def example() -> Update:
-        """Checks the shipped calibration on shipped scores, which do not need a model."""
+        """Checks the calibration on shipped scores, which do not need a model.
+
+        It is the shipped calibration, unless the user has fitted another one.
+        """
         model = ModelName.parse(MODELS[0])
         curve = calibration.load_calibration(str(model), "mean", home)
         if not curve:
             return {}
         pairs, results, _ = shipped_scores(home)
+        # Both without the pairs that have no score.
         result, pairs = results[model].without_unscored(pairs)
         return show(model, reliability(curve, pairs, result.scores_by("cosine"), home))
 

@@ -103,6 +103,7 @@ class _ErrorAnalysisTab:
         pairs = load_scored_pairs(name, self.services.settings.home)
         result = evaluate_one(model, pairs, self.services.models, watch)
         update = self.result(model, name, pairs, result)
+        # None if the model rates no pair too high. `result` has selected the same pair in its list.
         first = next(iter(update[self.analysis].errors.over), None)
         if first:
             update |= self._explanation(model, first)
@@ -122,7 +123,12 @@ class _ErrorAnalysisTab:
         result: EvalResult,
         selects_first: bool = True,
     ) -> Update:
-        """Returns the updates of the lists of errors and of the slices. The caller adds the word map of a pair."""
+        """Returns the updates of the lists of errors and of the slices. The caller adds the word map of a pair.
+
+        Args:
+            name: the name of the data for its label.
+            selects_first: whether the first pair that is rated too high is selected in its list.
+        """
         result, pairs = result.without_unscored(pairs)
         errors = analyze_errors(result, pairs)
         summary = macro("evaluate/errors_summary")(
@@ -156,6 +162,7 @@ class _ErrorAnalysisTab:
         """Explains the pair whose ``row`` is chosen in one list, and clears the choice in the ``other`` list."""
         if analysis is None or row is None:
             return {self.pair: gr.skip()}
+        # A row is in at most one of the lists.
         pairs = [*analysis.errors.over, *analysis.errors.under]
         pair = next(pair for pair in pairs if pair.row == row)
         return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
@@ -166,9 +173,11 @@ class _ErrorAnalysisTab:
         from training.models.encoder import Encoder
 
         scorer = self.services.models.get(model, Model)
+        # `attribute` needs the tokens and the weights of a model.
         if not isinstance(scorer, Encoder | PairModel):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
         explanation = attribute(scorer, pair.first, pair.second)
+        # Other explanations give a contribution to each word, which `messages.attribution` lists.
         figure = None
         if isinstance(explanation, Attribution):
             figure = word_map(explanation)

@@ -34,6 +34,7 @@ INTRO = (
 
 def build(services: Services) -> None:
     """Builds the tab inside the open Blocks. Before the first experiment, it shows a shipped measurement."""
+    # `check_run` refuses runs that a visitor may not start.
     experiments = Experiments(services.jobs, services.access.check_run)
     gr.HTML(messages.note(INTRO))
     with gr.Row():
@@ -74,7 +75,10 @@ def build(services: Services) -> None:
         request: gr.Request,
         *how: str,
     ) -> tuple[Any, Any]:
-        """Queues a run for each fold. Returns the error or "", and the id of the experiment."""
+        """Queues a run for each fold. Returns the error or "", and the id of the experiment.
+
+        ``how`` are the inputs of the file panel, which say how the file is read.
+        """
         count = int(steps or DEFAULT_STEPS)
         try:
             home = services.settings.home
@@ -96,6 +100,7 @@ def build(services: Services) -> None:
         return "", experiment.id
 
     def show(experiment: Experiment | None) -> dict[Any, Output]:
+        # Called only if the progress differs from that on the page.
         def draw() -> Markup:
             return score_table(experiment) if experiment else example
 
@@ -114,6 +119,7 @@ def score_table(experiment: Experiment) -> Markup:
     before = []
     after = []
     for cell in experiment.cells:
+        # Both averages are over the folds whose run is finished.
         if cell.before is not None and cell.value is not None:
             before.append(cell.before)
             after.append(cell.value)

@@ -128,13 +128,17 @@ class ModelAndData:
         return ModelName.parse(model or ""), self.rows(*data)
 
     def rows(self, *data: Any) -> Dataset:
-        """Returns the first `MOST_ROWS` rows, with a note if there are more."""
+        """Returns the first `MOST_ROWS` rows, with a note if there are more.
+
+        A set whose name states no split is read from its split test.
+        """
         rows = load_data(self._data_name(*data), self._services.settings.home, split="test")
         if len(rows) <= MOST_ROWS:
             return rows
         return rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
 
     def _data_name(self, data: str, file: str | None, *how: str) -> str:
+        # A file takes the place of the named set. ``how`` are the inputs of the panel.
         if file:
             data = chosen_name(self._services, file, *how)
         return self._services.access.check_data(data)

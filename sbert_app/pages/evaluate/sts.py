@@ -101,7 +101,7 @@ class _Display(NamedTuple):
         return f"{statistic} of the {SIMILARITIES[self.similarity].label}; rows from the paper: {self.papers}"
 
 
-# The number of the controls.
+# The number of the controls: in the values of `measure`, those of the file panel come after them.
 DISPLAY_CONTROLS = len(_Display._fields)
 
 
@@ -115,7 +115,9 @@ class _SimilarityTab:
     def __init__(self, services: Services, shipped: PrecomputedResults) -> None:
         self.services = services
         self.shipped = shipped
+        # The results that were measured here; None while the shipped ones are shown.
         self.grid = gr.State(None)
+        # The page opens with the default metric, Spearman ρ of the cosine.
         table = tabulate(shipped, Metric())
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
@@ -258,6 +260,7 @@ class _SimilarityTab:
         )
         inputs = [self.models, self.data, self.files, *display, *self.panel.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
+        # The keys are also outputs of the event.
         reset: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
         self.back.click(
             lambda *values: reset | self.show_results(None, *values),
@@ -294,6 +297,7 @@ class _SimilarityTab:
         display = _Display(*values[:DISPLAY_CONTROLS])
         how = values[DISPLAY_CONTROLS:]
         try:
+            # ``how`` holds for all files. Of a file without the chosen columns, its own reading decides.
             names = list(data)
             for file in files or ():
                 names.append(chosen_name(self.services, file, *how))
@@ -309,7 +313,8 @@ class _SimilarityTab:
         # "Show the shipped table" is hidden, as the next cell would replace that table.
         yield {self.back: hidden()}
         shown_cells = 0
-        # Nothing is emptied after an error or a stop: the table keeps what was measured until then.
+        # `work` fills the grid in a thread meanwhile. Nothing is emptied after an error or a stop: the
+        # table keeps what was measured until then.
         for update in self.tab.run(request, work, {}):
             if grid.done > shown_cells:
                 shown_cells = grid.done
@@ -341,7 +346,7 @@ class _SimilarityTab:
         results = grid or self.shipped
         display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
-        # The number of models with a figure.
+        # The number of models with a figure, as an estimate is None where there is none.
         model_count = sum(any(row.estimates.values()) for row in table.rows)
         return {
             self.display: gr.Accordion(label=display.title),
@@ -368,6 +373,8 @@ def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
     for row in table.rows:
         estimate = row.estimates[name]
         if estimate:
+            # Sorted by the first value and then by the next: False comes before True, and the highest
+            # figure first.
             ranking.append((name in row.trained_on, -estimate.value, row.model))
     models = [model for _, _, model in sorted(ranking)]
     if len(models) < 2:
@@ -394,6 +401,7 @@ def _scatter(results: Results, table: ResultTable) -> Any:
     trained_on = {name for row in table.rows for name in row.trained_on}
     unseen = [column for column in table.columns if column.name not in trained_on]
     tests = [column for column in unseen if column.name not in DEVELOPMENT_SETS]
+    # Test sets that no model was trained on, or else any set that no model was trained on.
     column = _fullest(table, tests or unseen or table.columns)
     points = []
     for row in (*table.rows, *table.paper_rows):
@@ -404,6 +412,7 @@ def _scatter(results: Results, table: ResultTable) -> Any:
                 colour = "grey"
             else:
                 group = opener_of(row.model).group
+                # Asked for alone, a model gets its own colour, even if another point has the same.
                 (colour,) = model_colours([ModelName.parse(row.model).name])
             points.append(Point(row.label, group, row.speed, estimate.value, colour))
     over = column.label
@@ -415,6 +424,7 @@ def _scatter(results: Results, table: ResultTable) -> Any:
 def score_table(results: Results, table: ResultTable) -> Markup:
     """Renders the table, the origin of its figures, and notes on how to read them."""
     left_out = []
+    # None tells the template that the results are the shipped ones.
     cells = None
     if isinstance(results, ResultGrid):
         left_out = [f"{sentence}." for sentence in results.left_out]
@@ -461,7 +471,7 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
     sentences = []
     for name in [*results.data, AVERAGE]:
         if difference := results.difference(a, b, name, metric):
-            # By pairs of models in the order of their ranks.
+            # By pairs of models in the order of their ranks, so the pair may be the other way round.
             p_values = rank_models(results, name, metric).p_values
             p_value = p_values.get((a, b), p_values.get((b, a)))
             on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"
@@ -492,6 +502,7 @@ def _notes(table: ResultTable) -> list[str]:
     if hosts:
         notes.append(f"The sentences were sent to {', '.join(sorted(hosts))}.")
     if table.system_rows:
+        # The rows of the table do not have the number of seeds.
         seeds = {system.label: system.seeds for system in shipped_systems()}
         systems = [
             f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}"

@@ -150,6 +150,7 @@ def build(services: Services) -> None:
         if match_from is None:
             raise InputError("type the gold score from which a pair is a match, such as 4")
         model_before = _model_before(was_model, was_threshold)
+        # A cleared field becomes a precision of 0, whose error states the allowed range.
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*data)
@@ -157,16 +158,19 @@ def build(services: Services) -> None:
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
         first_notes = []
         if model_before is not None:
+            # The threshold of the model before becomes one of the model that `result` shows, too.
             taken = decisions.to_take or decisions.models[0]
             open_any = partial(services.models.get, type_=Model)
             advice = advise(
                 taken.model, rows, open_any, home, criteria, model_before, match_from, watch
             )
             first_notes = [advice.carried_sentence + "."]
+        # The named data set, the file, and the inputs of the panel.
         _, file, *how = data
         return result(decisions, rows, _use(services, file, how), first_notes=first_notes)
 
     def example() -> Update:
+        # ``origin`` is the time and place of the measurement.
         rows, results, origin = shipped_scores(services.settings.home)
         note = f"Shipped with the app: {origin}. Press “Find the threshold” to measure it here."
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
@@ -206,6 +210,8 @@ def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
     """
     query: dict[str, str] = {}
     if file:
+        # ``reading`` has the three columns and the scale, in the order of the names below, which are
+        # element ids on Bulk. `open` makes a job with a copy of the file.
         encoding, sheet, *reading = how
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
         names = (
@@ -226,6 +232,7 @@ def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
             "bulk-pooling": model.pooling or "",
             "bulk-threshold": f"{choice.threshold.value:.4f}",
         }
+        # Bulk uses its defaults for what the address does not name.
         filled = {key: value for key, value in settings.items() if value}
         return use_link(f"bulk?{urlencode(filled)}")
 

@@ -111,7 +111,7 @@ class _LabelPage:
         self.projects = Projects(services.settings.home)
         gr.HTML(messages.heading("Label", TAGLINE))
         with gr.Row(elem_id="label-choice"):
-            # The value of a link may be sent before the choices have loaded.
+            # The value of a link may be sent before the choices have loaded, so any value is allowed.
             self.project = gr.Dropdown(
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
@@ -198,7 +198,9 @@ class _LabelPage:
         choice = [self.project, self.rater]
         card_outputs = [self.card, self.error]
         everything = [*choice, *card_outputs, self.new, *self.results.outputs]
+        # Not empty once the person has opened a project; see `note_action`.
         questions = gr.State({})
+        # The `Refusals` of the ratings that this page has sent.
         refusals = gr.State({})
         linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
         keep_touched([self.rater], linked)
@@ -214,7 +216,7 @@ class _LabelPage:
             js = f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}"
             run_js(opened.then, js, choice)
         for name in ("judge", "take_back", "turn", "agree"):
-            # An event of the card has the name of its handler.
+            # An event of the card, which ``label.js`` triggers, has the name of its handler.
             pressed = getattr(self.card, name)(
                 getattr(self, name),
                 [*choice, refusals],
@@ -237,6 +239,7 @@ class _LabelPage:
             self.enough,
             **event_options(queue=False, trigger_mode="multiple"),
         )
+        # Not empty once the person has chosen a scale.
         scale_choice = gr.State({})
         self.scale.input(
             note_action, scale_choice, None, **event_options(queue=False, trigger_mode="multiple")
@@ -258,7 +261,7 @@ class _LabelPage:
             self.count,
             *self.how_read.inputs,
         ]
-        # An error changes the status only.
+        # Without outputs to clear, an error or a stop changes the status only.
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
         opened = created.success(
@@ -282,6 +285,7 @@ class _LabelPage:
         """
         projects = self.projects.list()
         errors = [messages.error_message(error) for error in self.projects.store.list().damaged]
+        # A key is the id of a project.
         choices = [(f"{info.name} ({info.source})", key) for key, info in projects]
         if not projects:
             choices.append(("none yet", NO_PROJECT))
@@ -325,8 +329,11 @@ class _LabelPage:
             return event.pair, True
 
         key = (event.project, event.rater, event.pair)
+        # The pair is being rated again, so an earlier reason is dropped.
         refusals.pop(key, None)
         update = self._after(event.project, event.rater, refusals, work, key)
+        # The card names the rater as `_name` does. If another project or rater has been chosen since,
+        # its card is shown.
         if (event.project, event.rater) != (project_id, _name(rater)):
             update[self.card] = self.open_project(project_id, rater)[self.card]
         return update
@@ -349,6 +356,7 @@ class _LabelPage:
         """Saves the score that the raters have agreed on."""
 
         def work(project: Project) -> tuple[int, bool]:
+            # A score of None takes back what was agreed on.
             project.agree(rater, event.pair, _score(event))
             return event.pair, False
 
@@ -369,6 +377,7 @@ class _LabelPage:
         request = ProjectRequest(
             name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count)
         )
+        # Before the long work, so that a name that cannot be used is reported at once.
         self.projects.check_new(name)
         info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
         info = replace(info, is_binary=scale == YES_OR_NO)
@@ -397,6 +406,7 @@ class _LabelPage:
             work: returns the pair of the card, and whether to move on from there to the next pair
                 that is not judged.
             rating: the key in ``refusals`` if the work saves a rating, whose error is kept there.
+                Other errors are shown once.
         """
         error = ""
         try:
@@ -432,6 +442,7 @@ class _LabelPage:
         """
         rater = _name(rater)
         count = len(project.pairs)
+        # By pair, with None for a pair that the rater cannot judge: it counts as judged, too.
         own_scores = project.judgements().get(rater, {})
         # The number of the pair on the card. A step beyond the first or the last pair stays there.
         at = min(max(pair, 0), count - 1)
@@ -439,6 +450,7 @@ class _LabelPage:
         ahead = [other for other in [*range(at, count), *range(at)] if other not in own_scores]
         if seek and ahead:
             at = ahead[0]
+        # The pair on the card does not follow itself.
         if at in ahead:
             ahead.remove(at)
         following = []
@@ -468,6 +480,7 @@ class _LabelPage:
             scale=YES_NO if project.info.is_binary else GRADED,
             reason=REASONS.get(current.reason, current.reason),
             ahead=following,
+            # Without a name, nothing can be rated.
             named=bool(rater),
             version=next(_versions),
         )
@@ -476,8 +489,10 @@ class _LabelPage:
 def how_many_are_enough(count: float, scale: str) -> Markup:
     """Renders what this number of judged pairs is enough for, in measuring and in training."""
     pairs = int(count)
+    # The pairs that training leaves out, to measure the trained model on them.
     held_out = round(count * quality.HELD_OUT)
     is_binary = scale == YES_OR_NO
+    # Functions of the number of pairs, which return half the width of an interval.
     margin = quality.agreement_margin if is_binary else quality.expected_margin
     return macro("label/enough")(
         is_binary=is_binary,

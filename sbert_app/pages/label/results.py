@@ -92,6 +92,7 @@ class Results:
 
     def after_rating(self, project: Project | None, rater: str) -> Update:
         """Returns the update of the agreement and of the buttons, which change with each rating."""
+        # It has one score for each judged pair, from all raters together.
         judged = len(quality.joint_ratings(project)) if project else 0
         differences = ""
         if project and (disagreements := quality.disagreements(project, rater)):
@@ -113,6 +114,7 @@ class Results:
             self.differences: differences,
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
+            # A project can be exported before a pair is judged.
             self.prepare: button("Export as CSV", 0),
         }
 
@@ -134,9 +136,10 @@ class Results:
             result = quality.model_quality(project, self.services.models, model)
         except UserFacingError as error:
             return messages.error_message(error)
-        # (pairs, ρ, interval, number of pairs)
+        # (pairs in words, ρ, interval, number of pairs); `_figures` returns the two in the middle.
         rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
         if result.random is not None and not isnan(result.random.value):
+            # The other judged pairs were chosen because the models disagree or are near the threshold.
             rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
         return macro("label/quality")(rows=rows, found=result)
 
@@ -184,6 +187,7 @@ class Results:
         store = self.services.jobs.store
         if training is None:
             return "", False
+        # The record of the training stays when its run is deleted.
         if store.state(training.run) is None:
             note = messages.note("The run that was trained on these ratings has been deleted.")
             return note, False
@@ -192,6 +196,7 @@ class Results:
             return training_state(project, run, training, comparison=None), True
         key = (run.id, run.record.ended)
         comparison = self.comparisons.get(key)
+        # A run that failed or was stopped may have no model, and then there is no comparison.
         if comparison is None and run.has_model:
             comparison = quality.compare(training, self.services.models, project.info.is_binary)
             self.comparisons.put(key, comparison)
@@ -220,6 +225,7 @@ def agreement_table(project: Project) -> Markup:
         value = format_number(None if isnan(rho) else rho)
         between.append((f"{first} and {second}", value, format_count(pairs, "pair")))
     scale = scores_of(project)
+    # The keys: 0 to 5, or the two scores for yes and no.
     scores = list(scale)
     return macro("label/agreement")(
         raters=[(name, list(ratings.values())) for name, ratings in project.ratings().items()],
@@ -234,6 +240,7 @@ def agreement_table(project: Project) -> Markup:
 
 def _agreement_findings(agreement: Agreement) -> list[str]:
     """Returns sentences that say how far the raters agree, and whether that is enough."""
+    # ``judged`` has an entry for each rater.
     if len(agreement.judged) < 2:
         return [
             "One rater alone: whether others would agree is not known. Send them the address of this page."
@@ -246,11 +253,12 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     # The level of measurement, on which α depends.
     level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
     if agreement.equal is not None:
-        # The answers are yes or no.
+        # The answers are yes or no; the estimate is in percent.
         share, interval = _figures(agreement.equal, 0)
         findings = [f"{share}% of the answers to {shared} agree (95% interval {interval})."]
         scale = "what “yes” means"
         level = "nominal"
+    # It is undefined where the ratings do not differ.
     if isnan(agreement.alpha):
         return [*findings, f"All ratings of the {shared} are equal: alpha is undefined."]
     alpha = format_number(agreement.alpha)
@@ -297,6 +305,7 @@ def training_state(
 
 def _figures(estimate: Estimate, digits: int = 1) -> tuple[str, str]:
     """Returns the value and its interval as texts; `MISSING` for an undefined number."""
+    # An estimate is a value and the two bounds of its interval.
     numbers = [None if isnan(number) else number for number in estimate]
     value, low, high = (format_number(number, digits) for number in numbers)
     interval = MISSING if low == MISSING else f"{low} to {high}"
