@@ -108,7 +108,7 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
                 f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead"
             )
         topics = table.in_memory([column])[column]
-    # Rows of the file that are not pairs are left out of the data, whose ``rows`` count from 1.
+    # The data may lack rows of the file. Its ``rows`` are their numbers in the file, from 1.
     topics_of_rows = [str(topics[row - 1]).strip() for row in data.rows]
     return data, by_topic(data, topics_of_rows)
 
