@@ -187,8 +187,8 @@ class AccessPolicy:
         try:
             path = Path(name).expanduser().resolve()
         except (OSError, RuntimeError, ValueError):
-            # The name is too long, a cycle of links, the home of an unknown user, or contains a
-            # NUL.
+            # The name is too long, contains a NUL, leads into a cycle of links, or begins with the
+            # home (~name) of an unknown user.
             return False
         return any(folder in path.parents for folder in self._folders)
 

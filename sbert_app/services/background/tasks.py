@@ -160,8 +160,8 @@ class TaskRunner:
     def __init__(self) -> None:
         # The latest task of each owner.
         self._tasks: dict[Owner, Task] = {}
-        # All tasks that are still running, also those whose owner began another: `threading` refers
-        # to a thread until it ends.
+        # All tasks that are still running, also tasks whose owner began another one. A task leaves
+        # the set after it has ended: until then `threading` refers to its thread.
         self._running: weakref.WeakSet[Task] = weakref.WeakSet()
         self._lock = threading.Lock()
         atexit.register(self.close)

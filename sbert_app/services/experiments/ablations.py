@@ -105,6 +105,7 @@ def _objective_variants() -> dict[str, Variant]:
 
 
 ABLATIONS = read_document(asset("ablations.json"), dict[str, Ablation])
+# The file leaves out the variants of this ablation, which are the objectives of the installed code.
 ABLATIONS["objective"] = replace(ABLATIONS["objective"], variants=_objective_variants())
 
 
@@ -161,7 +162,8 @@ class PrecomputedTable:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
-        # The first run stands for all, as only fields that do not vary are compared.
+        # Compared with the ablation's own settings. The first run stands for all, as only fields
+        # that do not vary are compared.
         usual = ABLATIONS[self.ablation].config(self.runs[0].variant, seed=0)
         changes = {}
         for name in ("batch_size", "learning_rate"):

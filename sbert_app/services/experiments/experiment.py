@@ -74,7 +74,8 @@ class PlannedRun(BaseModel):
 class ExperimentRecord(BaseModel):
     """A sweep of an ablation, the folds of a file ``by`` "topic" or "5 folds", or a run with the seeds "0-4".
 
-    ``changes`` are fields of a `RunConfig` for all runs of a sweep.
+    ``name`` is the ablation of a sweep, the file of folds, or the name of the run. ``changes`` are
+    fields of a `RunConfig` for all runs of a sweep.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -195,6 +196,7 @@ class Experiment:
 
     @property
     def ablation(self) -> Ablation:
+        # The name of a sweep is the name of its ablation. Folds and seeds have none.
         return ablation(self.record.name)
 
     @property
@@ -240,6 +242,7 @@ class Experiment:
 
     @property
     def rows(self) -> list[VariantRow]:
+        # Only for a sweep, whose labels are the variants of its ablation.
         before = {}
         for cell in self.cells:
             if cell.before is not None:

@@ -104,6 +104,7 @@ class RunQueue:
         with self._starting:
             # `resume` checks this too, but a run that does not fit must not be created.
             self.check_room(1, visitor, grouped)
+            # The run is created as stopped, and `resume` queues it.
             return self.resume(self.store.create(config, queue=False).id, visitor, grouped)
 
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
