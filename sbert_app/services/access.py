@@ -33,10 +33,12 @@ from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
 from training.objectives.base import HELD_OUT
 from training.trainer.config import RunConfig
 
+# The most data sets that a name joins by +.
 MOST_JOINED = 20
 # The most characters of a refused name that a message quotes.
 QUOTED = 80
 
+# The most steps of a run of a public app.
 MOST_PUBLIC_STEPS = 200
 # The most rows that a run of a public app reads in all of its steps: 200 times 64.
 MOST_PUBLIC_ROWS = 12_800
@@ -48,8 +50,8 @@ PUBLIC_RUNS = (
 )
 # The assumed tokens of a row of a run that does not limit them.
 USUAL_TOKENS = 256
-# Layers and dimensions of the largest model with random weights, as BERT-base has them. Larger models
-# would fill the memory.
+# Layers and dimensions of the largest model with random weights, as BERT-base has them. Larger
+# models would fill the memory.
 MOST_SCRATCH = (12, 768)
 
 # A run by its id or its name, or random weights.
@@ -70,6 +72,7 @@ class AccessPolicy:
     def check_model(self, name: str) -> str:
         """Returns ``name`` if a visitor may use this model. Otherwise raises InputError, which reveals no files."""
         model = ModelName.parse(name)
+        # Only a model with random weights has a shape; any other model passes this check.
         layers, dimensions = model.scratch_shape or (0, 0)
         most_layers, most_dimensions = MOST_SCRATCH
         # The number of weights of a layer grows with the square of the dimensions.
@@ -85,6 +88,8 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
+        # The names of ENCODERS are not among these, as a local folder with such a name would be
+        # opened; they are checked below.
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         if self._is_public and not is_known and model.name not in ENCODERS:
             models = f"{', '.join(ENCODERS)} and those of its runs"
@@ -110,6 +115,8 @@ class AccessPolicy:
         """
         data = DataName.parse(name)
         if data.is_retrieval:
+            # The folder, the file or the set of the judgements; which split of it is used does not
+            # matter here.
             judged, _ = data.judged
             parts: tuple[DataName, ...] = (judged,)
         elif self._in_allowed_folder(data.name):
@@ -123,13 +130,16 @@ class AccessPolicy:
                 f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here"
             )
         for part in parts:
+            # STSb is the built-in set without a repository on the Hub.
             is_on_hub = part.is_set and (part.built_in is None or part.built_in.repo)
             if self._is_public and is_on_hub:
                 raise _refused(
                     "this app is open to everybody and fetches no data sets; upload a file, or give stsb"
                 )
+            # A part that is not a set is a path.
             if not part.is_set and not self._in_allowed_folder(part.name):
-                # The visitor typed the whole name of a retrieval set. ``part`` is only a part of it.
+                # The visitor typed the whole name of a retrieval set. ``part`` is only a part of
+                # it.
                 quotation = _quoted(name if data.is_retrieval else str(part))
                 offered = "stsb"
                 if not self._is_public:
@@ -177,8 +187,8 @@ class AccessPolicy:
         try:
             path = Path(name).expanduser().resolve()
         except (OSError, RuntimeError, ValueError):
-            # The name is too long, a cycle of links, the home of an unknown user, or contains a
-            # NUL.
+            # The name is too long, contains a NUL, leads into a cycle of links, or begins with the
+            # home (~name) of an unknown user.
             return False
         return any(folder in path.parents for folder in self._folders)
 
@@ -243,6 +253,7 @@ class Quota:
         self._longest_delay = longest_delay
         self._clock = clock
         self._used: OrderedDict[str, _Used] = OrderedDict()
+        # Reentrant, as `take` calls `seconds_to_wait` and `add`.
         self._lock = threading.RLock()
 
     def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
@@ -271,7 +282,7 @@ class Quota:
                 self._used.popitem(last=False)
 
     def take(self, visitor: str, amount: float = 1) -> float:
-        """Counts an amount if it may be used now. Returns `seconds_to_wait`."""
+        """Counts an amount if it may be used now. Returns 0 if so, or else `seconds_to_wait`, which counts nothing."""
         with self._lock:
             wait = self.seconds_to_wait(visitor, amount)
             if wait == 0:
@@ -281,6 +292,7 @@ class Quota:
     def give_back(self, visitor: str, amount: float = inf) -> None:
         """Gives back an amount; by default everything."""
         with self._lock:
+            # The visitor is forgotten unless a part of the amount remains in use.
             used = self._used.pop(visitor, None)
             if used is not None and used.amount > amount:
                 self._used[visitor] = used._replace(amount=used.amount - amount)
@@ -303,7 +315,7 @@ class Quota:
         used = self._used.get(visitor)
         if used is None:
             return None
-        # With delays, the window begins anew at each use.
+        # With delays, the window begins anew at each use; without, it begins at the first.
         window_start = used.last if self._longest_delay else used.first
         return used if self._clock() - window_start < self._window else None
 

@@ -63,6 +63,7 @@ class Services:
         make_home(settings.home)
         folders = [settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths]
         access = AccessPolicy(folders, settings.allow_endpoints, settings.public)
+        # The limits of the settings are in megabytes, the limits of the services in bytes.
         models = ModelCache(
             settings.home, settings.models_kept, access.check_model, settings.models_mb << 20
         )
@@ -95,6 +96,8 @@ class Services:
         regularly(QUEUE_SECONDS, self.jobs.reconcile)
         try:
             for name in (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER):
+                # Unlike `get`, `download` shows its progress to visitors who need the model
+                # meanwhile.
                 self.models.download([name])
                 self.models.get(name, Model).score([("Ready?", "Ready.")])
         except InputError as error:
@@ -145,6 +148,7 @@ class Services:
 
     def _calibrate(self, model: str, pooling: str, watch: Watch) -> None:
         encoder = self.models.get(model, VectorModel)
+        # The keys are distinct, and ``pooling`` comes first.
         names = dict.fromkeys((pooling, *PAPER_POOLINGS))
         poolings = [name for name in names if encoder.allows_pooling(name)]
         for number, name in enumerate(poolings):

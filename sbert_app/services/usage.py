@@ -19,9 +19,11 @@ def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, A
             inputs += zip(columns[0], column, strict=True)
     else:
         inputs += chain.from_iterable(columns)
+    # The number of tokens, and the positions in ``inputs`` of the texts that are cut.
     tokens, cut = model.read_tokens(inputs)
     if not tokens:
         return {}
+    # Each column has a text in every row, so the remainder of a position is its row.
     cut_rows = {position % len(columns[0]) for position in cut}
     return usage(model.name, tokens, sorted(cut_rows))
 
@@ -35,6 +37,8 @@ def usage_of_search(
         return {}
     for_queries = model
     for_documents = model
+    # Without a prompt in its name, a model reads queries and documents with the prompts of its
+    # folder if it has any, and their tokens count, too.
     if not ModelName.parse(model.name).states_prompt:
         for_queries = model.for_role("query")
         for_documents = model.for_role("document")
@@ -46,7 +50,7 @@ def usage_of_search(
 
 
 def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
-    """The fields of an answer with the number of tokens read, and the positions of texts that were truncated.
+    """The fields of an answer with the number of ``tokens`` read, and the positions ``cut`` of truncated texts.
 
     Also counts the tokens for ``/metrics``.
     """

@@ -23,6 +23,8 @@ LOCAL = "local"
 MISSING = f"Ray is not installed: {install_command('ray')} installs it"
 CONNECT_SECONDS = 5.0
 
+# All instances of `RayCluster` share the one connection of this process, which is made by one
+# thread.
 _connecting = threading.Lock()
 
 
@@ -44,8 +46,8 @@ class RayCluster:
     address: str
     gpus: float | None = None
     cpus: float | None = None
-    # The host:port of Ray's process on this machine; "" before `connect`, and for a client (ray://),
-    # which has no such process.
+    # The host:port of Ray's process on this machine; "" before `connect`, and for a client
+    # (ray://), which has no such process.
     _raylet: str = ""
     # Actors that have imported the packages of a run. They occupy their resources until `release`.
     idle: list[Any] = field(default_factory=list)
@@ -63,8 +65,8 @@ class RayCluster:
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
             # Everybody who can reach Ray can execute code. Ray listens only on 127.0.0.1 while this
-            # option for clusters of several machines is off; Ray documents it for Windows and macOS,
-            # but reads it everywhere. Other accounts of the machine need the token.
+            # option for clusters of several machines is off; Ray documents it for Windows and
+            # macOS, but reads it everywhere. Other accounts of the machine need the token.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
@@ -93,6 +95,7 @@ class RayCluster:
                         signal.signal(signal.SIGTERM, handler)
             if not self._raylet and not address.startswith("ray://"):
                 node_id = ray.get_runtime_context().get_node_id()
+                # The node on which this process runs.
                 [node] = [node for node in ray.nodes() if node["NodeID"] == node_id]
                 self._raylet = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
         return ray
@@ -141,6 +144,7 @@ class RayCluster:
 
         Raises InputError as `connect`.
         """
+        # Without the resources that a run does not need: the amounts divide below.
         run_resources = {name: amount for name, amount in self.resources().items() if amount}
         runs = 0
         if run_resources:
@@ -203,7 +207,8 @@ def ray_errors() -> Iterator[None]:
     except RayActorError as error:
         if not error.actor_init_failed:
             raise ActorLostError(first_line(error)) from error
-        # The message is a traceback, whose last line is the error.
+        # The actor could not be created on its node. The message is a traceback, whose last line is
+        # the error.
         reason = str(error).strip().rpartition("\n")[2]
         raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
     except (RayError, ConnectionError) as error:

@@ -28,7 +28,7 @@ from training.progress import listening
 POLL_SECONDS = 0.25
 # How long tasks may take to end when the process ends.
 CLOSE_SECONDS = 5.0
-# The progress after which the remaining time is estimated.
+# The fraction and the seconds of a stage after which its remaining time is estimated.
 MIN_FRACTION = 0.02
 MIN_SECONDS = 0.5
 
@@ -85,10 +85,13 @@ class Task(threading.Thread):
             daemon=True,
         )
         self._work = work
+        # Set by whoever stops the task, and by `TaskRunner.run` when nobody follows the task any
+        # more.
         self.stopping = threading.Event()
+        # Whether the task was stopped because its owner began another one.
         self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
-        # The description of the stage, how much of it is done, in total, and the time at which it
+        # The description of the stage, how much of it is done, its total, and the time at which it
         # began. The tuple is replaced as a whole, as other threads read it.
         self._latest = (description, 0.0, 1.0, time.perf_counter())
 
@@ -142,6 +145,7 @@ def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> A
             watch.check()
             watch.report(progress.done, progress.description, progress.total)
     finally:
+        # This stops work that goes on after ``watch.check`` has raised an error.
         task.stopping.set()
     return task.result().value
 
@@ -156,8 +160,8 @@ class TaskRunner:
     def __init__(self) -> None:
         # The latest task of each owner.
         self._tasks: dict[Owner, Task] = {}
-        # All tasks that are still running, also those whose owner began another: `threading` refers
-        # to a thread until it ends.
+        # All tasks that are still running, also tasks whose owner began another one. A task leaves
+        # the set after it has ended: until then `threading` refers to its thread.
         self._running: weakref.WeakSet[Task] = weakref.WeakSet()
         self._lock = threading.Lock()
         atexit.register(self.close)

@@ -55,11 +55,12 @@ def export_atlas(
     vectors = np.asarray(embedded.vectors)
     sample = sample_of(embedded, limits.map_points)
     drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
+    # One map, as there is one model.
     (sample_points,) = project([sample.embedded], settings, cache, home, drawing)
     points = place_between(vectors, sample, sample_points, watch)
     searching = watch.stage("Looking for the nearest sentences")
+    # One more, as the first neighbour of a sentence is the sentence itself, which is left out.
     rows, distances = neighbours(vectors, min(NEIGHBOURS + 1, len(vectors)), searching)
-    # The first neighbour of a sentence is the sentence itself.
     nearest_rows = pa.array(list(rows[:, 1:].astype(np.int64)))
     nearest_distances = pa.array(list(distances[:, 1:]))
     nearest = pa.StructArray.from_arrays([nearest_rows, nearest_distances], ["ids", "distances"])

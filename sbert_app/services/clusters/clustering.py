@@ -42,8 +42,8 @@ MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 MAX_TREE_SENTENCES = 15_000
 # The number of clusters of k-means, unless it is set.
 CENTRES = 20
-# Unless it is set, the smallest cluster of HDBSCAN has one sentence for each SENTENCES_OF_SIZE of the
-# corpus, but not less than FEWEST_IN_CLUSTER. The size is raised until there are at most
+# Unless it is set, the smallest cluster of HDBSCAN has one sentence for each SENTENCES_OF_SIZE of
+# the corpus, but not less than FEWEST_IN_CLUSTER. The size is raised until there are at most
 # MOST_CLUSTERS clusters.
 FEWEST_IN_CLUSTER = 5
 SENTENCES_OF_SIZE = 200
@@ -135,6 +135,7 @@ def cluster(
 
         key = digest(["hdbscan of a sample", sample.embedded.key, str(size)])
         labels = cache.get_or_compute(key, compute)
+    # The array belongs to this call: what the cache has stored does not change.
     if not keep_unknown:
         labels[embedded.unknown] = NOISE
     return by_size(labels)
@@ -181,11 +182,13 @@ def _hdbscan(
             hdbscan = sklearn_cluster.HDBSCAN(
                 min_cluster_size=smallest, min_samples=min_samples, copy=True
             )
+            # Clusters are numbered from 0, and noise is −1, as NOISE.
             labels = hdbscan.fit_predict(points).astype(np.int64)
             if not is_derived or labels.max() < MOST_CLUSTERS:
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
+    # A size that is derived follows from the corpus, so 0 stands for it.
     key = digest(["hdbscan", map_key(map_settings, embedded), str(min_cluster_size)])
     return cache.get_or_compute(key, compute)
 
@@ -278,6 +281,7 @@ def join_nearest(
     # The import of torch takes seconds.
     from training.search import neighbour_index
 
+    # The number of queries decides whether the index is exact.
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32), len(vectors))
     labels = np.empty(len(vectors), dtype=np.int64)
     joining = watch.stage("Assigning the other sentences to the clusters")

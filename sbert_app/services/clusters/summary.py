@@ -72,9 +72,10 @@ def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Clus
             noise = [Cluster(0, rows, keywords=[], representatives=[], cosine=None)]
             continue
         vectors = np.asarray(embedded.vectors[rows])
+        # The sum, as its length does not change the order of the sentences.
         centre = vectors.sum(axis=0, dtype=np.float64)
         nearest = rows[np.argsort(-(vectors @ centre), kind="stable")]
-        # Of sentences with the same text, the first is taken.
+        # Of sentences with the same text, the one nearest to the centre is taken.
         row_of_text: dict[str, int] = {}
         for row in nearest.tolist():
             row_of_text.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
@@ -116,13 +117,14 @@ MIN_SPECIFICITY = 3.0
 def keywords(
     sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED
 ) -> dict[int, list[str]]:
-    """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first.
+    """The k words of each label that distinguish its sentences from the others, the highest weight first.
 
-    Words are counted in a random sample of at most ``most`` sentences. A label that is not in the
-    sample has no keywords.
+    ``labels``, int (N,), has the label of each sentence, such as its cluster. Words are counted in a
+    random sample of at most ``most`` sentences. A label that is not in the sample has no keywords.
     """
     rows = fixed_sample(len(sentences), most)
     best: dict[int, list[str]] = {label: [] for label in np.unique(labels).tolist()}
+    # By label: how often each word occurs, and in how many sentences.
     counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     document_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for row, label in zip(rows.tolist(), labels[rows].tolist(), strict=True):
@@ -135,6 +137,7 @@ def keywords(
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
     sizes = Counter(labels[rows].tolist())
+    # With repetitions, as the share of its function words decides whether a language is used.
     stopped = stop_words(total_counts.elements())
     for label, class_counts in counts.items():
         # The number of words elsewhere for each word here. One is added to every count elsewhere,
@@ -148,6 +151,7 @@ def keywords(
                 continue
             # The frequency of the word here, divided by its frequency elsewhere.
             ratio = count * others_per_word / (total_counts[word] - count + 1)
+            # The word is not more frequent here than elsewhere.
             if ratio <= 1:
                 continue
             specificity = math.log(len(rows) / total_document_counts[word]) * math.log(ratio)
@@ -166,7 +170,7 @@ def words(sentence: str) -> Iterator[str]:
     """The words of a sentence in lower case, without numbers."""
     for word in WORD.findall(sentence.casefold()):
         if UNSPACED.search(word):
-            # Bigrams; a single character is a word.
+            # Bigrams. A word of one character has none, and is yielded as it is.
             for start in range(max(1, len(word) - 1)):
                 yield word[start : start + 2]
         else:
@@ -204,6 +208,7 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
     positions = positions[(positions >= 0) & (positions < len(embedded))]
     vectors = np.asarray(embedded.vectors[positions])
     cosine = mean_pair_cosine(vectors)
+    # For fewer than two sentences.
     if cosine is None:
         cosines = np.full(len(positions), np.nan, dtype=np.float32)
     else:
@@ -272,17 +277,18 @@ class Topics(NamedTuple):
 def find_topics(
     points: np.ndarray, sentences: list[str], watch: Watch = UNWATCHED
 ) -> tuple[Topics, Topics]:
-    """The coarse and the fine regions of a map, float32 (N, dimensions). A small map is one region without a name."""
+    """The coarse and the fine regions of a map of ``points`` (N, dimensions). A small map is one unnamed region."""
     if len(points) < FEWEST:
         whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})
         return whole, whole
     count = int(np.clip(len(points) // SENTENCES, *FINE))
     labels = k_means(points, count, watch)
-    # Clusters of k-means may be empty, so the others are numbered again, without gaps.
+    # Clusters of k-means may be empty, so the others are numbered again, without gaps. ``fine`` has
+    # the new number of each point's cluster.
     _, fine = np.unique(labels, return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
+    # Ward's method needs two regions. Equal points make only one, which is fine and coarse.
     coarse: np.ndarray = fine
-    # Ward's method needs two regions, and equal points make only one.
     if len(centres) > 1:
         coarse_count = min(int(np.clip(count // 3, *COARSE)), len(centres))
         tree = scipy.cluster.hierarchy.ward(centres)

@@ -37,8 +37,8 @@ log = logging.getLogger("sbert_lab.services")
 
 # The shipped curves by "model|pooling".
 SHIPPED = asset("calibration.json")
-# The only curve whose range of scores was also measured on text other than STSb, the SemEval sets and
-# SICK-R. On that text the range contains 57 to 73 of 100 pairs instead of 80.
+# The only curve whose range of scores was also measured on text other than STSb, the SemEval sets
+# and SICK-R. On that text the range contains 57 to 73 of 100 pairs instead of 80.
 MEASURED_ELSEWHERE = (DEFAULT_MODEL, "mean")
 # The number of pairs for the curve of a model that ships without one, as a person waits for it.
 QUICK_PAIRS = 2_000
@@ -55,7 +55,7 @@ def computed_curves(home: Path) -> DocumentStore[dict[str, Calibration]]:
 
 
 def curve_key(model: str, pooling: str) -> str:
-    """Returns the name of the file with the curve of a model and a pooling."""
+    """Returns the id of the curve of a model and a pooling in its store; it is the name of its file."""
     return hashlib.sha256(f"{model}|{pooling}".encode()).hexdigest()[:16]
 
 
@@ -72,7 +72,7 @@ def load_calibration(model: str, pooling: str, home: Path, weights: str = "") ->
 
 
 def is_set_aside(model: str, pooling: str, home: Path, weights: str) -> bool:
-    """Whether the user's own curve is not used, as it belongs to other weights. Raises InputError if it is damaged."""
+    """Whether the user's own curve is not used, as it is not of these ``weights``. InputError if it is damaged."""
     own = _own_curve(model, pooling, home)
     return own is not None and not _is_of(own, weights)
 
@@ -87,13 +87,14 @@ def _own_curve(model: str, pooling: str, home: Path) -> Calibration | None:
 
 def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
     """Returns the curve fitted on STSb train, from the home folder or the shipped file, or None."""
+    # A file of the home folder holds one curve, the shipped file all curves that ship.
     for file in (computed_curves(home).path(curve_key(model, pooling)), SHIPPED):
         try:
             curve = read_document(file, dict[str, Calibration]).get(f"{model}|{pooling}")
         except FileNotFoundError:
             continue
         except InputError as error:
-            # A damaged file will be overwritten.
+            # A damaged file in the home folder will be overwritten by `stored_curve`.
             log.warning("%s", error)
             continue
         if curve is not None and _is_of(curve, weights):
@@ -139,10 +140,11 @@ def fit_own(
 ) -> Calibration:
     """Fits and stores the curve of a user's pairs with gold scores, which `load_calibration` then returns.
 
+    ``cosines`` are the model's cosines of the pairs ``data``, and ``weights`` is its `weights_key`.
     Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot
     be written.
     """
-    # `check` leaves these pairs out.
+    # The curve records its pairs, so that `check` can leave them out.
     keys = tuple(sorted(set(pair_keys(data))))
     curve = replace(fit_pairs(data, cosines), keys=keys, weights=weights)
     own_curves(home).put(curve_key(model, pooling), curve)
@@ -156,7 +158,7 @@ def calibrate_on(
     home: Path,
     watch: Watch,
 ) -> Calibration:
-    """Fits and stores the curve of a bi-encoder on pairs with gold scores by name. Raises what `fit_own` raises."""
+    """Fits and stores the curve of a bi-encoder on the pairs named ``data``. Raises what `fit_own` raises."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     return fit_own(encoder.name, encoder.pooling, pairs, cosines, home, weights_key(encoder))
 
@@ -176,7 +178,8 @@ def check(
     curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
     if curve is None:
         raise InputError(f"{model.label} has no calibration; fit one")
-    # Leaves out the pairs that the curve was fitted on.
+    # `reliability` leaves out the pairs that the curve was fitted on. It may load them from
+    # ``home``.
     return reliability(curve, pairs, cosines, home)
 
 
@@ -194,6 +197,7 @@ def _scored(
     watch: Watch,
 ) -> tuple[VectorModel, Dataset, np.ndarray]:
     """Returns the encoder, the pairs to which it gives a score, and their cosines (N,) float32."""
+    # Any model, so that the message below can say what a calibration needs.
     encoder = models.get(model, Model)
     if not isinstance(encoder, VectorModel):
         raise InputError(

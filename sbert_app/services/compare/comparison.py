@@ -173,11 +173,13 @@ def compare(
         reading = _read_tokens(encoder, second, a, b)
     else:
         reading = _read_whole(encoder, second, a, b)
+    # The pooling of the encoder is always among the cosines.
     cosine = reading.cosines[encoder.pooling]
     check_finite(encoder, np.array([cosine]), [THE_PAIR])
     cross_score = None
     cross_ms = None
     cross_is_blind = False
+    # `predict` counts in it whether the pair was cut.
     cross_report = ReadReport()
     if cross_encoder is not None:
         cross_started = time.perf_counter()
@@ -262,7 +264,7 @@ def _read_tokens(encoder: Encoder, second: Encoder, a: str, b: str) -> _Reading:
         [second_tokens] = second.token_vectors([b])
     cosines = {}
     for pooling in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)):
-        # A model may refuse a pooling.
+        # A model may refuse a pooling of the paper, but not its own.
         with suppress(InputError):
             u = _pool(encoder.with_pooling(pooling), first_tokens.hidden)
             v = _pool(second.with_pooling(pooling), second_tokens.hidden)
@@ -282,10 +284,11 @@ def _read_tokens(encoder: Encoder, second: Encoder, a: str, b: str) -> _Reading:
 
 def _side(encoder: Encoder, text: str, tokens: TokenVectors) -> Side:
     """Returns a sentence as the encoder has read it."""
+    # The positions of the texts that are cut: [0] or [].
     _, truncated_rows = encoder.read_tokens([text])
     is_cut = bool(truncated_rows)
     words = words_of(text, tokens)
-    # Words of the prompt and special tokens end at 0.
+    # Words of the prompt and special tokens end at 0. What follows the last word was not read.
     end = max((word.end for word in words), default=0)
     subwords = sum(len(word.tokens) for word in words if word.end)
     language = other_language(text[:end], subwords, encoder.vocabulary_size)
@@ -324,11 +327,15 @@ def compare_by_name(
     _check(a, "first")
     _check(b, "second")
     pooling = pooling or model.pooling or ""
-    # A comparison has the pooling beside the name of the model.
+    # A `Comparison` has the pooling in a field of its own, so its name of the model leaves it out.
     model = replace(model, pooling=None)
     first, second = _by_role(models, model, pooling)
     comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second)
+    # ``weights`` is the name without its settings, under which a model has the pooling that it was
+    # trained with.
     own_pooling = models.get(model.weights, VectorModel).pooling
+    # `compare` gives the name of the first sentence's encoder. The name that was asked for may
+    # stand for two encoders, and `leave_one_out_by_name` opens both again.
     return replace(comparison, model=str(model), own_pooling=own_pooling)
 
 
@@ -370,6 +377,7 @@ def leave_one_out(
         cosines = encoder.score(variants)
     else:
         first_texts, second_texts = zip(*variants, strict=True)
+        # The vectors have unit length.
         cosines = (encoder.encode(first_texts) * second.encode(second_texts)).sum(axis=1)
     cosine_changes = (cosines[1:] - cosines[0]).tolist()
     cross_changes: list[float | None] = [None] * len(cosine_changes)
@@ -460,6 +468,7 @@ def compare_all(
         pairs = [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)]
         scores = cross_encoder.predict(pairs, should_stop=should_stop)
         cross_seconds = time.perf_counter() - started
+        # The diagonal, each line with itself, is set to 1.
         cross = np.ones((len(lines), len(lines)), dtype=np.float32)
         cross[first, second] = scores
         # Each pair was scored in one order only.
@@ -478,7 +487,8 @@ def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
 
     with torch.inference_mode():
         states = torch.from_numpy(hidden)[None].to(encoder.device)  # (1, T, H)
-        # One sentence is not padded, so it needs no mask. An encoder with ?dim= returns the first dimensions.
+        # One sentence is not padded, so it needs no mask. An encoder with ?dim= returns the first
+        # dimensions.
         vectors = encoder.pool(states, None)  # (1, all dimensions)
         return vectors[0, : encoder.dimension].cpu().numpy()
 

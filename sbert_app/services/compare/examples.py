@@ -55,7 +55,7 @@ def random_stsb_pair(home: Path) -> ExamplePair:
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
     first, second = data.columns
-    # STSb has scores. The type of a data set allows None.
+    # STSb has scores, so the list is never empty here. The type of a data set allows None.
     scores = data.scores or []
     return ExamplePair("STSb dev", first[row], second[row], GOLD_LESSON, gold=float(scores[row]))
 

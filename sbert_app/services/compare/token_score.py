@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from training.models.maxsim import LateInteraction
     from training.models.st_models import SparseEncoder
 
-# The columns with numbers.
+# The columns whose cells are always numbers. The weights of a sparse encoder are not among them, as
+# the word "added" may follow.
 NUMBERS = ("cosine", "share")
 
 
@@ -59,7 +60,8 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
     from training.models.maxsim import LateInteraction
     from training.models.st_models import SparseEncoder
 
-    # Without the settings, as `get` refuses prompts by role, which a bi-encoder may have.
+    # Opened without the settings, which `with_settings` adds below: `get` refuses prompts by role,
+    # which the name of a bi-encoder may have, and a bi-encoder is not an error here.
     model = models.get(name.weights, Model)
     if isinstance(model, LateInteraction):
         return _score_late_interaction(model.with_settings(name), name, a, b)
@@ -75,7 +77,7 @@ def _score_late_interaction(model: LateInteraction, name: ModelName, a: str, b: 
     rows = []
     for side, pairs in (("first", result.first), ("second", result.second)):
         # The score is a mean over the tokens, unless the model sums them, and over both directions
-        # if there are two.
+        # if there are two. A model with one direction has no matches of the second text.
         divisor = len(pairs) if model.takes_mean else 1
         if result.second:
             divisor *= 2

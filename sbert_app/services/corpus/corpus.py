@@ -148,6 +148,7 @@ class Corpus:
         # .txt file.
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         reading = table.reading.with_columns(requested_columns(column, table.reading))
+        # A file of pairs. With vectors, which belong to the rows, its first column is used instead.
         if vectors is None and len(reading.sentences) > 1:
             corpus = cls.from_dataset(Dataset.from_table(table, column), most)
             return replace(corpus, table=table, text_columns=reading.sentences)
@@ -175,6 +176,7 @@ class Corpus:
                 if sentence not in positions:
                     positions[sentence] = len(positions)
                     first_role.append(role)
+        # Only pairs have scores.
         gold = None
         if data.scores is not None:
             columns = []
@@ -192,7 +194,7 @@ class Corpus:
 def _from_rows(
     table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None
 ) -> Corpus:
-    """The rows with text in ``column``, up to ``most``; ``vectors`` as in `Corpus.from_file`."""
+    """The rows of a table with text in ``column``, at most ``most``; ``vectors`` as in `Corpus.from_file`."""
     names_of_vectors = vector_columns(table)
     if isinstance(vectors, str) and vectors not in names_of_vectors:
         raise InputError(
@@ -201,7 +203,7 @@ def _from_rows(
     left_out = (column, *names_of_vectors)
     columns: dict[str, list[Any]] = {name: [] for name in table.columns if name not in left_out}
     sentences = []
-    # The positions in the file of the rows with text.
+    # The positions in the file of the rows with text, which select their vectors below.
     rows = []
     arrow_vectors = []
     num_rows = 0
@@ -225,7 +227,8 @@ def _from_rows(
     notes = table.remarks
     empty = num_rows - len(sentences)
     if len(sentences) >= most:
-        # More rows may have been read than were estimated.
+        # The rest of the file may be unread, so the number of its rows is an estimate, and more may
+        # have been read than were estimated.
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):
@@ -295,6 +298,7 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
     InputError, which names the file ``name``, if the array has another shape or a vector without
     direction.
     """
+    # The file may hold something else than an array.
     is_array = isinstance(array, np.ndarray) and array.ndim == 2 and array.size > 0
     # Floats, signed and unsigned integers.
     if not is_array or array.dtype.kind not in "fiu":
@@ -319,6 +323,7 @@ def _stacked(lists: list[Any]) -> np.ndarray:
     import pyarrow as pa
 
     rows = pa.chunked_array(lists).combine_chunks()
+    # All numbers in one dimension, without the missing vectors.
     values = np.asarray(rows.flatten().to_numpy(zero_copy_only=False))
     lengths = set(rows.value_lengths().to_pylist())
     if rows.null_count or len(lengths) != 1:

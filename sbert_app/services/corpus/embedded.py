@@ -85,6 +85,7 @@ class EmbeddedCorpus:
     def random_cosine(self) -> float:
         """The mean cosine of two different sentences of the corpus; 0 for a single sentence."""
         sample = self.vectors[fixed_sample(len(self), MAX_AVERAGED)]
+        # None, for a single sentence, becomes 0.
         return mean_pair_cosine(np.asarray(sample)) or 0.0
 
     @cached_property
@@ -96,6 +97,7 @@ class EmbeddedCorpus:
         if len(self) <= MAX_EXACT:
             return SearchIndex(self.vectors)
         if self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS:
+            # One bit for each dimension, or a byte if bits find too few neighbours.
             return checked_index(self.vectors)
         return QuantizedIndex(self.vectors, bits=8)
 
@@ -167,6 +169,7 @@ def fingerprint(encoder: VectorModel) -> str:
     name.
     """
     parts = [encoder.name, encoder.pooling, str(encoder.max_length or "")]
+    # Such as fewer dimensions or a prompt; "" by default.
     if encoder.settings:
         parts.append(encoder.settings)
     return digest([*parts, *_weights(encoder)])
@@ -227,7 +230,9 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     if len(rows) == len(embedded):
         return Sample(embedded, rows)
     corpus = embedded.corpus.select(rows.tolist())
+    # A copy, as the vectors may be a memory map.
     vectors = np.array(embedded.vectors[rows])
+    # Positions in the sample.
     unknown = np.flatnonzero(np.isin(rows, embedded.unknown))
     key = digest([embedded.key, f"sample {size} {SEED}"])
     sample = replace(
@@ -271,6 +276,7 @@ def encode_to_file(
             return vectors
         watch.check()
         try:
+            # The next round opens the file that is completed here.
             with lock.acquire(timeout=POLL_SECONDS):
                 _complete(path, sentences, encoder, watch, chunk)
         except Timeout:
@@ -326,8 +332,10 @@ def _complete(
                 watch.check()
                 rows = first[start : start + chunk]
                 # The vectors of sentences that occurred before this chunk are in the file already.
+                # In the first chunk all are new.
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
+                # `encode` computes sentences that are equal within the chunk once.
                 new = [sentences[row] for row in rows[is_new].tolist()]
                 # Progress is reported below, in all sentences and not in this chunk.
                 vectors[is_new] = _encode_finite(encoder, new, Watch(should_stop=watch.should_stop))

@@ -38,7 +38,7 @@ def neighbours(
         # Among many duplicates a vector may not find itself, so it replaces the last neighbour.
         lacks_itself = ~(nearest == queries).any(axis=1)
         nearest[lacks_itself, -1] = queries[lacks_itself, 0]
-        # A cosine above 1 puts a vector before its duplicates.
+        # A cosine above 1 puts a vector before its duplicates. Its distance is clipped to 0 below.
         cosines[nearest == queries] = 2.0
         # The index returns the row −1 where the cells that it probed hold fewer than k vectors. The
         # vector itself, at the largest distance, takes this place.
@@ -81,7 +81,8 @@ class Unusual:
     """The hubs and outliers of a corpus.
 
     Attributes:
-        found_by: the number of sentences that have each sentence among their k nearest, (N,).
+        found_by: the number of sentences that have each sentence among their k nearest, (N,), as
+            floats, as the cache stores them in one array with ``closeness``.
         closeness: the mean cosine of each sentence with its k nearest, (N,).
     """
 
@@ -106,6 +107,7 @@ class Unusual:
         """Rows of the outliers, the remotest first."""
         low, high = np.quantile(self.closeness, (0.25, 0.75))
         fence = low - FENCE * (high - low)
+        # They are the first of the remotest.
         return self.remotest[: np.count_nonzero(self.closeness < fence)]
 
 
@@ -120,7 +122,7 @@ def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
         # Each sentence is its own first neighbour.
         found_by = np.bincount(rows[:, 1:].ravel(), minlength=len(rows))
         closeness = 1 - distances[:, 1:].mean(axis=1)
-        # The cache stores one array.
+        # The cache stores one array, so the counts become floats.
         return np.stack([found_by, closeness])
 
     key = digest(["hubs and outliers", embedded.key, str(k)])

@@ -85,12 +85,14 @@ class EmbeddingCache:
 
     def example(self) -> str:
         """The key of the corpus that ships with the app."""
+        # Not opened yet (None is never a key), or evicted.
         if self._named.get(EXAMPLE.name) not in self._corpora:
             self._named[EXAMPLE.name] = self.add(Corpus.from_file(EXAMPLE))
         return self._named[EXAMPLE.name]
 
     def open_data(self, data: str) -> str:
         """Opens the corpus of a data set if it is not open, and returns its key. InputError as `Corpus.from_data`."""
+        # As in `example`.
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
         return self._named[data]
@@ -134,6 +136,7 @@ class EmbeddingCache:
             with watch.holding(self._locks.setdefault(key, threading.Lock())):
                 embedded = self._embedded.get(key)
                 if embedded is None:
+                    # With a folder, the vectors are a memory-mapped file in it.
                     folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
                     embedded = encode(corpus, encoder, self.cache, watch, folder)
                     self._embedded.put(key, embedded)
@@ -193,6 +196,7 @@ class KeptCorpora:
 
     def read(self, key: str) -> Corpus:
         """The corpus with this id. InputError if it is deleted or cannot be read."""
+        # `list` leaves out a record that was deleted, and one that cannot be read.
         record = self.list([key]).get(key)
         if record is None:
             raise InputError(
@@ -210,6 +214,7 @@ class KeptCorpora:
 
     def _read(self, key: str, record: KeptCorpus) -> Corpus:
         folder = self.records.folder / key / "input"
+        # Vectors of a .npy file, or else the name of the column that holds them, if there is one.
         vectors = read_vectors(folder / record.array) if record.array else record.vectors
         return Corpus.from_file(
             folder / record.name, record.column, record.encoding, self.most, record.sheet, vectors

@@ -129,12 +129,14 @@ def search(
     warnings = unknown_warnings([encoder, cross_encoder], [query], ["the query"])
     encode_ended = time.perf_counter()
     count = k * CANDIDATES if cross_encoder else k
-    # Unknown sentences may be among the nearest, and are left out afterwards.
+    # Unknown sentences may be among the nearest, and are left out afterwards. Then ``count``
+    # sentences remain: the hits, or the candidates of the cross-encoder.
     most = min(count + len(embedded.unknown), len(embedded))
     cosines, rows = index.nearest(vector, most)  # (1, most) each
     is_hit = np.ones(most, dtype=bool)
     if not keep_unknown:
         is_hit = ~np.isin(rows[0], embedded.unknown)
+        # If the query is unknown, no sentence is a hit.
         is_hit &= not encoder.is_unknown([query])[0]
     search_ended = time.perf_counter()
     nearest: list[Hit] = []
@@ -274,9 +276,10 @@ def find_near_duplicates(
 
     started = time.perf_counter()
     rows = embedded.comparable
+    # These positions stay for sentences without known tokens, which are not compared by vectors.
     original = first_positions(embedded.corpus.sentences)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
-    # Positions in ``rows``.
+    # For each vector the position in ``rows`` of its original, or its own.
     positions = near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)
     original[rows] = rows[positions]
     return NearDuplicates(original, threshold, time.perf_counter() - started)
@@ -309,7 +312,8 @@ def nearest_in(
         )
 
     def compute() -> np.ndarray:
-        # Cosines and rows, as the cache stores one array.
+        # Cosines and rows, as the cache stores one array. Its type is float64, in which rows are
+        # exact.
         nearest = np.empty((2, len(embedded)))
         for start in range(0, len(embedded), BLOCK):
             watch.check()
@@ -373,6 +377,7 @@ def save_like_file(
     table = corpus.table
     if table is None:
         raise ValueError("the corpus is not made of the rows of a file")
+    # In the form in which the cells of the file are looked up below.
     texts = [sentence_of(sentence) for sentence in corpus.sentences]
     original_of = dict(zip(texts, duplicates.original.tolist(), strict=True))
     # The number of the first row of each group, by the originals of its sentences.
@@ -389,6 +394,7 @@ def save_like_file(
             cells_of_rows = zip(*text_columns, strict=True)
             for number, cells in enumerate(cells_of_rows, start=batch.first_row):
                 originals = tuple(original_of.get(sentence_of(cell)) for cell in cells)
+                # A cell without text has no original.
                 group = None if None in originals else first_row.setdefault(originals, number)
                 groups.append(group)
                 is_kept.append(group == number)

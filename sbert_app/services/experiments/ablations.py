@@ -91,7 +91,8 @@ class Ablation:
 
 def _objective_variants() -> dict[str, Variant]:
     """A variant for each objective. Objectives that learn from scores come first, objectives with a teacher last."""
-    # None is for objectives that compare the sentences of a row with each other.
+    # By what an objective learns from. None is for objectives that compare the sentences of a row
+    # with each other.
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
     objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
@@ -104,6 +105,7 @@ def _objective_variants() -> dict[str, Variant]:
 
 
 ABLATIONS = read_document(asset("ablations.json"), dict[str, Ablation])
+# The file leaves out the variants of this ablation, which are the objectives of the installed code.
 ABLATIONS["objective"] = replace(ABLATIONS["objective"], variants=_objective_variants())
 
 
@@ -160,7 +162,8 @@ class PrecomputedTable:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
-        # The first run stands for all, as only fields that do not vary are compared.
+        # Compared with the ablation's own settings. The first run stands for all, as only fields
+        # that do not vary are compared.
         usual = ABLATIONS[self.ablation].config(self.runs[0].variant, seed=0)
         changes = {}
         for name in ("batch_size", "learning_rate"):
@@ -253,6 +256,7 @@ class Paired:
         summary = Summary.of(differences)
         if summary is None:
             return None
+        # The deviation is None for one seed, and 0 if all differences are equal.
         p = None
         if summary.deviation:
             # The paired t-test.
@@ -278,7 +282,8 @@ class Paired:
         seeds = f"{ahead} of {n} seeds"
         if ahead == n:
             seeds = "both seeds" if n == 2 else f"all {n} seeds"
-        # Both bounds have the sign of the difference, as it is significant.
+        # Both bounds have the sign of the difference, as it is significant. They are None only for
+        # one seed, which was answered above.
         low, high = sorted((abs(self.difference.low or 0), abs(self.difference.high or 0)))
         return f"{points} (95% {low:.1f} to {high:.1f}), in {seeds}"
 
@@ -324,6 +329,7 @@ def variant_rows(
             by_variant[name][seed] = value
     rows = []
     for name, variant in ablation.variants.items():
+        # The values before training, over all seeds.
         starts = []
         for (variant_of_run, _), value in (before or {}).items():
             if variant_of_run == name:
@@ -393,7 +399,8 @@ def outcome(rows: Sequence[VariantRow]) -> str:
         if row.summary and row.before is not None:
             changes.append(abs(row.summary.mean - row.before))
             starts.append(row.before)
-    # Without values from before training, there is no change to judge.
+    # Without values from before training, the first condition below is false, and the empty
+    # ``starts`` are not evaluated.
     most = max(changes, default=LEAST_CHANGE)
     if most < LEAST_CHANGE and max(starts) - min(starts) >= LEAST_CHANGE:
         return (
@@ -402,6 +409,7 @@ def outcome(rows: Sequence[VariantRow]) -> str:
         )
     # The best variant, and all that cannot be told apart from it.
     tied = [name_of[standing.name] for standing in ranking.standings if standing.tied]
+    # ``tied`` has names for sentences, not the keys of the variants.
     others = [row for row in measured if row.name not in tied]
     if len(tied) == 1:
         best = next(row for row in measured if row.name == tied[0])
@@ -417,7 +425,7 @@ def outcome(rows: Sequence[VariantRow]) -> str:
 
 
 def _behind(best: VariantRow, others: Sequence[VariantRow]) -> str:
-    """The distances of the other variants from the best one."""
+    """The distances of the other variants from the best one, in words. There is at least one other."""
     gaps = {}
     for row in others:
         if best.summary and row.summary:

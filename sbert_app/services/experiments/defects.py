@@ -130,13 +130,15 @@ def train_with(
         should_stop=watch.should_stop,
         train_data=_read(load_data("stsb:train", home), defects),
         eval_data=_read(dev.select(rows), defects),
-        # A schedule for 0 steps is at its end, 0, from the first step on.
+        # A schedule for 0 steps is at its end, 0, from the first step on. None is the usual
+        # schedule.
         schedule=(lambda step, total: 0.0) if "schedule" in defects else None,
     )
     if result.status == "stopped":
         raise StoppedError
     if result.status == "failed":
         raise InputError(f"the run failed: {result.reason}")
+    # The event of the start of the run states ``guess``.
     start = next(event for event in events if event.get("state") == "running")
 
     def values(kind: str, key: str) -> tuple[Any, ...]:

@@ -74,7 +74,8 @@ class PlannedRun(BaseModel):
 class ExperimentRecord(BaseModel):
     """A sweep of an ablation, the folds of a file ``by`` "topic" or "5 folds", or a run with the seeds "0-4".
 
-    ``changes`` are fields of a `RunConfig` for all runs of a sweep.
+    ``name`` is the ablation of a sweep, the file of folds, or the name of the run. ``changes`` are
+    fields of a `RunConfig` for all runs of a sweep.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -195,6 +196,7 @@ class Experiment:
 
     @property
     def ablation(self) -> Ablation:
+        # The name of a sweep is the name of its ablation. Folds and seeds have none.
         return ablation(self.record.name)
 
     @property
@@ -240,6 +242,7 @@ class Experiment:
 
     @property
     def rows(self) -> list[VariantRow]:
+        # Only for a sweep, whose labels are the variants of its ablation.
         before = {}
         for cell in self.cells:
             if cell.before is not None:
@@ -248,12 +251,12 @@ class Experiment:
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the finished runs; None before the first is finished."""
+        """An estimate from the finished runs, as if one run followed the other; None before the first is finished."""
         seconds = []
         for run in self._finished:
             started = run.record.started
             ended = run.record.ended
-            # A run ends before it starts if the clock was set back in between.
+            # By its times, a run ends before it starts if the clock was set back in between.
             if started and ended and ended > started:
                 seconds.append(ended - started)
         if not seconds or self.state != State.RUNNING:
@@ -291,6 +294,7 @@ class ExperimentEstimate:
 
     @property
     def seeds(self) -> int:
+        # Every label has the same number of seeds.
         return self.runs // len(self.estimates)
 
     def seconds(self, rate: TrainingRate) -> float | None:
@@ -343,7 +347,7 @@ class Experiments:
             if plan.label not in configs:
                 configs[plan.label] = self.check_config(RunConfig(**plan.config))
         estimates = {label: estimate_run(config, self.store) for label, config in configs.items()}
-        # The size of the largest base that is in the home folder.
+        # The size of the largest base that is in the home folder; 0, for unknown, if none is there.
         model_bytes = 0
         for config in configs.values():
             weights = (self.store.home / "models" / config.base).glob("*.safetensors")
@@ -364,7 +368,7 @@ class Experiments:
 
     def create(self, record: ExperimentRecord) -> Experiment:
         """Creates an experiment without runs. `resume` queues them, and `run_here` executes them."""
-        # Raises InputError if a run could not start.
+        # Called for its InputError if a run could not start; the estimate is not needed.
         self.estimate(record)
         words = slug(Path(record.name).stem) or "pairs"
         return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
@@ -390,6 +394,7 @@ class Experiments:
                 # Another process may have resumed the run.
                 with suppress(RunError):
                     self.jobs.resume(run.id)
+        # Here `resume` queues the runs that replace deleted ones.
         return self._create_missing(experiment, self.jobs.resume)
 
     def run_here(
@@ -397,6 +402,7 @@ class Experiments:
     ) -> Experiment:
         """Calls ``execute`` with the id of each unfinished run, in this thread or in several."""
         experiment = self._create_missing(self.get(experiment_id))
+        # A run that was created and not queued is stopped, so it is among them.
         unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
         if at_once > 1:
             with ThreadPoolExecutor(at_once) as threads:
@@ -438,6 +444,7 @@ class Experiments:
                 return record.model_copy(update={"runs": tuple(plans)})
 
             if cell.run is None:
+                # `change` reads the record anew, and no other process can change it meanwhile.
                 record = self._records.change(experiment.id, with_run)
                 run_id = record.runs[index].run
                 if queue is not None and run_id is not None:

@@ -38,10 +38,11 @@ Folds = dict[str, list[int]]
 
 
 def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
-    """One fold for each topic of the rows, the largest first.
+    """One fold for each topic, the largest first. ``topics`` has the topic of each row of the data.
 
     Raises InputError for fewer than two topics, more than 20, or a topic with too few pairs.
     """
+    # The rows of each topic.
     rows: Folds = {}
     for row, topic in enumerate(topics):
         rows.setdefault(topic, []).append(row)
@@ -107,7 +108,7 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
                 f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead"
             )
         topics = table.in_memory([column])[column]
-    # The rows of the data count from 1.
+    # The data may lack rows of the file. Its ``rows`` are their numbers in the file, from 1.
     topics_of_rows = [str(topics[row - 1]).strip() for row in data.rows]
     return data, by_topic(data, topics_of_rows)
 
@@ -122,7 +123,8 @@ def start(
     total or for this visitor.
     """
     data, folds = split(path, k)
-    # A wrong setting is reported before anything is written.
+    # Made for its default base, and for its InputError: a wrong setting is reported before anything
+    # is written.
     base = RunConfig(objective="regression", **changes).base
     overlap = overlap_with(ModelName.parse(base), data, experiments.store.home)
     rows = set(range(len(data)))
@@ -137,6 +139,7 @@ def start(
     plans = []
     for number, (name, fold) in enumerate(folds.items(), start=1):
         files = {}
+        # Pairs that the base was trained on may be learned again, but are not tested.
         test_rows = unread.intersection(fold)
         for field, part, part_rows in (
             ("train_data", "train", rows.difference(fold)),

@@ -53,12 +53,13 @@ def _group(key: str, path: Path, stamp: int) -> RunGroup:
         label = f"{record.name}, seeds {record.by}"
     else:
         label = f"folds: {record.name} by {record.by}"
+    # Without runs that are not created yet.
     runs = frozenset(plan.run for plan in record.runs if plan.run)
     return RunGroup(key, label, runs, differ_in_seed=record.kind == SEEDS)
 
 
 def matches(run: Run, group: RunGroup | None, text: str) -> bool:
-    """Whether each word of a filter is in the name, id, state, settings or group of a run."""
+    """Whether each word of the filter ``text`` is in the name, id, state, settings or group of a run."""
     config = run.config
     parts = [
         run.name,

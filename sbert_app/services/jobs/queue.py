@@ -31,6 +31,7 @@ from training.errors import InputError
 from training.sources.home import make_home
 from training.trainer.config import SETTINGS, RunConfig
 
+# The most runs in the queue.
 MOST_WAITING = 1_000
 # The most single runs of one visitor in the queue.
 MOST_WAITING_OF_ONE = 20
@@ -88,8 +89,8 @@ class RunQueue:
         self.starts_workers = True
         # When the last worker of each slot was started, and its process.
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
-        # Reentrant, as `start` calls `resume`. Between the check for room and the queueing, no other
-        # thread may queue a run.
+        # Reentrant, as `start` calls `resume`. Between the check for room and the queueing, no
+        # other thread may queue a run.
         self._starting = threading.RLock()
         # The runs that may still be queued, by visitor and whether they are grouped.
         self._started_by: dict[tuple[str, bool], list[str]] = {}
@@ -103,6 +104,7 @@ class RunQueue:
         with self._starting:
             # `resume` checks this too, but a run that does not fit must not be created.
             self.check_room(1, visitor, grouped)
+            # The run is created as stopped, and `resume` queues it.
             return self.resume(self.store.create(config, queue=False).id, visitor, grouped)
 
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
@@ -110,6 +112,7 @@ class RunQueue:
 
         The arguments are as in `start`. Several runs at once are ``grouped``, which is the default.
         """
+        # These runs were queued by the visitor; some of them have started since, or were stopped.
         started = self._started_by.pop((visitor, grouped), [])
         most = MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE
         queued = [run_id for run_id in started if self.store.state(run_id) == State.QUEUED]
@@ -134,6 +137,7 @@ class RunQueue:
         """
         with self._starting:
             self.check_room(1, visitor, grouped)
+            # Records whether workers of this machine or of Ray may take the run.
             self.store.assign(run_id, bool(self.ray))
             run = self.store.requeue(run_id)
             if visitor:
@@ -148,7 +152,9 @@ class RunQueue:
 
     def reconcile(self) -> None:
         """Takes over all queued runs, and starts workers for them."""
+        # What an interrupted deletion left behind is removed first.
         self.store.sweep()
+        # Also the runs that another queue had assigned to Ray or to this machine.
         waiting = self.store.ids(State.QUEUED)
         for run_id in waiting:
             # The run may have been deleted in the meantime.
@@ -164,7 +170,8 @@ class RunQueue:
         slots = ["ray"] if self.ray else range(len(devices()))
         for slot in slots:
             last, process = self._started.get(slot, (-math.inf, None))
-            # A child process that has ended remains a zombie until its exit code is read.
+            # A child process that has ended remains a zombie until its exit code is read, by
+            # `poll`.
             if process is not None:
                 process.poll()
             if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):

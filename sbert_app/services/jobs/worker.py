@@ -75,7 +75,7 @@ class Worker:
             address = cluster.address
         self.jobs = RunQueue(self.store, ray=address)
         self.should_end = threading.Event()
-        # When the runs that could not start were tried the last time.
+        # When the runs that could not start were tried the last time (`time.monotonic`).
         self._tried: dict[str, float] = {}
 
     def work(self) -> None:
@@ -87,7 +87,7 @@ class Worker:
         """
         while not self.should_end.is_set():
             try:
-                # `has_worker` may hold the lock for a moment.
+                # `has_worker` takes the lock to see whether it is free, and may hold it for a moment.
                 lock = worker_lock(self.store.home, self.slot).acquire(timeout=1)
             except Timeout:
                 log.info("device %s has a worker already", self.slot)
@@ -95,6 +95,7 @@ class Worker:
             with lock:
                 self.jobs.reconcile()
                 self._work_until_idle()
+            # A run that was queued after the last search, and before the lock was released.
             if self._next_run(submitted=()) is None:
                 return
 
@@ -115,7 +116,8 @@ class Worker:
                     submitted[run_id] = threads.submit(self._work_on, run_id)
                     last_work = time.monotonic()
                     continue
-                # The cluster could execute another run, but there is none.
+                # The cluster could execute another run, but there is none. Its idle actors are
+                # ended, and the connection too, unless submitted runs use it.
                 if self.cluster is not None and has_room:
                     self.cluster.release(is_over=not submitted)
                 pause = max(POLL_SECONDS, REST * (time.monotonic() - search_start))
@@ -135,7 +137,8 @@ class Worker:
 
     def _capacity(self, num_submitted: int) -> int:
         """The number of runs that may be executed at the same time, including the ``num_submitted`` runs."""
-        # An idle worker does not ask the cluster, as that would connect to it again.
+        # A worker on a device executes one run at a time. An idle one on Ray may submit the first
+        # run without asking the cluster, as that would connect to it again.
         if self.cluster is None or not num_submitted:
             return 1
         try:
@@ -159,7 +162,9 @@ class Worker:
         self._tried.pop(run_id, None)
         with suppress(RunNotFoundError):
             run = self.store.get(run_id)
-            # A run that started here and is queued again was resumed by a user.
+            # The run is still queued and did not start here, so it could not start, and rests. A
+            # run that started here and is queued again was resumed by a user, and may be taken at
+            # once.
             if run.state == State.QUEUED and (run.record.started or 0) < began:
                 self._tried[run_id] = time.monotonic()
 
@@ -174,6 +179,7 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
         context = multiprocessing.get_context("forkserver")
         # The imports take seconds, once for all runs.
         context.set_forkserver_preload(["training.trainer.train"])
+    # The process records the outcome in the run's folder, so nothing is returned.
     process = context.Process(target=_execute_alone, args=(store.home, run_id), name=run_id)
     process.start()
     while process.is_alive():
@@ -185,7 +191,7 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
 
 
 def _execute_alone(home: Path, run_id: str) -> None:
-    """Executes a run in the process that was started for it, until the worker's process ends."""
+    """Executes a run in the process that was started for it. The run is interrupted if the worker's process ends."""
     configure_process()
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     worker = multiprocessing.parent_process()

@@ -87,10 +87,12 @@ def compute_map(
     by_umap = len(samples[0].rows)
     spaces = [sample.embedded for sample in samples]
     key = map_key(settings, *spaces)
-    # Whether there are sentences that UMAP does not place. Their vectors are in the key, too.
+    # Whether there are sentences that UMAP does not place. Their vectors are in the key, too. If UMAP
+    # places all, `project` stores the maps under this key.
     has_others = by_umap < len(embedded[0])
     if has_others:
         key = digest([key, *(space.key for space in embedded)])
+    # `get` reads the whole array; here it only tells whether the map is stored.
     from_cache = embeddings.cache.get(key) is not None
     started = time.perf_counter()
     verb = "Opening" if from_cache else "Drawing"
@@ -126,6 +128,7 @@ def place_between(
     # The import of torch takes seconds.
     from training.search import neighbour_index
 
+    # The number of queries decides whether the index is exact.
     index = neighbour_index(sample.embedded.vectors, len(vectors))
     points = np.empty((len(vectors), sample_points.shape[1]), dtype=np.float32)
     placing = watch.stage("Placing the other sentences on the map")
@@ -159,7 +162,11 @@ class PairDistances:
 
 
 def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
-    """The distances of similar pairs under each model; None if no pair has a gold score of 4 or more."""
+    """The distances of similar pairs under each model; None if no pair has a gold score of 4 or more.
+
+    ``gold`` has the pairs of the corpus on the map, ``result.embedded[0].corpus``, by their positions
+    there. A sample has none.
+    """
     similar = gold.rows[gold.gold >= SIMILAR]  # (P, 2)
     if not len(similar):
         return None
@@ -196,13 +203,14 @@ def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
         # One more, as a sentence is its own neighbour.
         _, nearest = space.index.nearest(np.asarray(space.vectors[rows]), count + 1)
         neighbours.append(nearest.tolist())
-    # The number of common neighbours of each sentence.
+    # The number of common neighbours of each sentence in the sample.
     common = []
     for row, first, second in zip(rows.tolist(), *neighbours, strict=True):
         shared = set(first).intersection(second)
         common.append(len(shared - {row}))
     moved = []
     for position in np.argsort(common, kind="stable")[:MOST_MOVED]:
+        # Without a change in its neighbours, a sentence has not moved.
         if common[position] < count:
             moved.append(sentences[rows[position]])
     return float(np.mean(common)) / count, moved

@@ -129,6 +129,7 @@ def project(
 
     def compute() -> np.ndarray:
         maps = draw([space.vectors for space in embedded], settings, home, watch)
+        # The cache stores one array: (N, dimensions), or (2, N, dimensions) for aligned maps.
         return maps[0] if len(maps) == 1 else np.stack(maps)
 
     maps = cache.get_or_compute(map_key(settings, *embedded), compute)
@@ -183,6 +184,7 @@ def draw(
 ) -> list[np.ndarray]:
     """UMAP of unit vectors, float32 (N, D), under one model or two, without the cache: float32 (N, dimensions) each."""
     k = min(settings.neighbours, len(models[0]) - 1)
+    # The share of one search in the progress.
     step = SEARCH_FRACTION / len(models)
     jobs: list[Job] = []
     for number, vectors in enumerate(models):
@@ -190,6 +192,7 @@ def draw(
         jobs.append((vectors, *neighbours(vectors, k, searching)))
     home = home.absolute()
     process = _take_waiting(home)
+    # A process that has waited may have been killed.
     if process is None or not process.is_alive():
         process = UmapProcess(home)
     try:
@@ -199,7 +202,8 @@ def draw(
         raise
     timer = threading.Timer(WAITING_SECONDS, end_waiting, [home])
     timer.daemon = True
-    # One process waits for the next map. Another thread may have left one in the meantime.
+    # One process waits for the next map. Another thread may have left one in the meantime, which
+    # `setdefault` returns; then this one is ended.
     waiting_process, _ = _waiting.setdefault(home, (process, timer))
     if waiting_process is process:
         timer.start()
@@ -274,6 +278,7 @@ class UmapProcess:
                 f"the process that draws maps ended unexpectedly, with exit code {self._process.exitcode}: it was "
                 "killed, such as for want of memory, or the script that draws has no `if __name__ == '__main__':`"
             ) from error
+        # `is_compiled` looks for this file.
         (compiled_code(self.home) / "complete").touch()
         return answer
 
@@ -380,6 +385,7 @@ def _layouts(
                 "disable": False,
                 "file": progress,
                 "bar_format": "{percentage}",
+                # The bar of the second map continues where the bar of the first ended.
                 "initial": len(maps) * epochs,
                 "total": len(jobs) * epochs,
             },

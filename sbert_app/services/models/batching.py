@@ -48,7 +48,8 @@ class DynamicBatcher(Generic[Request, Response]):
             self._queue.append((request, future))
         WAITING.inc()
         with self._processing:
-            # Another thread may have processed the request by now.
+            # Another thread may have processed the request by now. Otherwise the request is still
+            # in the queue that this thread takes.
             if future.done():
                 return future.result()
             with self._queue_lock:
@@ -92,7 +93,8 @@ class BatchingRunner(InferenceRunner[Text]):
         reduce: Reduce[Result],
         should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[list[int], Result]]:
-        # A caller that limits the batches does not want other texts in them.
+        # The length of a text is the number of its tokens. A caller that limits the batches does
+        # not want other texts in them.
         if sum(map(len, texts)) > SMALL_JOB_TOKENS or self.batch_size is not None:
             yield from super().map(texts, reduce, should_stop)
             return
@@ -114,6 +116,7 @@ class BatchingRunner(InferenceRunner[Text]):
             # The positions in ``texts``, in the order of the hidden states.
             batch = list(chain.from_iterable(rows))
 
+            # The number of the job to which the text at a place in the batch belongs.
             def job_of(place: int) -> int:
                 return bisect_right(ends, batch[place])
 
@@ -125,6 +128,7 @@ class BatchingRunner(InferenceRunner[Text]):
                 for number, group in groupby(by_text, job_of):
                     places = list(group)
                     part, reduce = jobs[number]
+                    # The position in ``texts`` of the first text of the job.
                     first = ends[number] - len(part)
                     job_mask = None if mask is None else mask[places]
                     result = reduce(hidden[places], job_mask)

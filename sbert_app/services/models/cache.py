@@ -61,13 +61,16 @@ class ModelCache:
         """``capacity`` is a number of models. ``check_name`` raises InputError for a name that may not be loaded."""
         self.home = home
         self._check_name = check_name
-        # By name: the model and its bytes.
+        # By name: the model and its bytes. The names here and in the dictionaries below are without
+        # settings (`ModelName.weights`).
         self._models: LRUCache[ModelName, tuple[Model, int]] = LRUCache(
             max_bytes, itemgetter(1), capacity
         )
+        # Held while the model of that name is downloaded and loaded.
         self._locks: dict[ModelName, threading.Lock] = {}
         # One thread at a time imports transformers and builds a model.
         self._loading = threading.Lock()
+        # By `time.monotonic`. Names of models that were dropped stay.
         self._last_use: dict[ModelName, float] = {}
         # The megabytes of each download that have arrived, and in total.
         self._downloads: dict[ModelName, tuple[float, float]] = {}
@@ -97,6 +100,7 @@ class ModelCache:
                 raise InputError(
                     f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {settings.weights}"
                 )
+            # Without a prompt in its name, the model gets the prompt of the role below.
             settings = replace(settings, prompt_name=None)
         model = required(self._open(settings.weights), type_)
         # Pages send a pooling with any model; an endpoint pools for itself.
@@ -133,6 +137,7 @@ class ModelCache:
             return has_glove(self.home)
         if model.run_id is not None or model.is_scratch:
             return True
+        # A built-in cross-encoder is an adapter that ships; its base may have to be downloaded.
         base = CROSS_ENCODERS.get(model.name, model.name)
         return (self.home / "models" / base).is_dir()
 
@@ -158,8 +163,10 @@ class ModelCache:
         if self.is_here(model) or model.name in WITH_THE_APP or not is_repo_id(model.name):
             return ""
         with suppress(InputError):
+            # Raises InputError if the folder (of an adapter, the folder of its base) is not on this
+            # machine.
             model_folder(CROSS_ENCODERS.get(model.name, model.name), self.home, fetch=False)
-            # A folder was found without a download, such as one in the Hub's cache.
+            # The folder was found without a download, such as in the Hub's cache.
             return ""
         if model.name in DOWNLOADS:
             return DOWNLOADS[model.name]
@@ -182,8 +189,8 @@ class ModelCache:
             if self.is_here(name):
                 continue
             key = self.canonical(name).weights
-            # Another thread may be downloading the model, as the app does when it starts in an empty
-            # home folder. Its progress is reported here, too.
+            # Another thread may be downloading the model, as the app does when it starts in an
+            # empty home folder. Its progress is reported here, too.
             lock = self._locks.setdefault(key, threading.Lock())
             while lock.locked():
                 watch.check()
@@ -251,8 +258,8 @@ class ModelCache:
             entry = self._models.get(name)
             if entry is not None:
                 return entry[0]
-            # The folder, the base of an adapter and word vectors are downloaded before the common
-            # lock is taken, so that a slow server delays only its own model.
+            # These calls download the folder, the base of an adapter and word vectors before the
+            # common lock is taken, so that a slow server delays only its own model.
             opener, folder = find_opener(name, self.home)
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)

@@ -50,13 +50,14 @@ FOREIGN_SPLIT = 1.25
 def other_language(text: str, subwords: int, vocabulary: int) -> str:
     """The language of a text that a model for English was not trained on.
 
-    "" for a text in English, if the language is uncertain, and for a multilingual model.
-    ``subwords`` is the number of sub-words of the text, ``vocabulary`` the number of sub-words that
-    the model knows.
+    "" for a text in English, if the language is uncertain, for a multilingual model, and for a text
+    whose words the model hardly splits. ``subwords`` is the number of sub-words of the text,
+    ``vocabulary`` the number of sub-words that the model knows.
     """
     if vocabulary > MULTILINGUAL_FROM or subwords < FOREIGN_SPLIT * len(text.split()):
         return ""
     _restrict_detector()
+    # Languages with their scores, the highest first.
     (code, best), *others = py3langid.rank(text)
     # The scores are sums over the text. Divided by the root of its length, they give comparable
     # probabilities.

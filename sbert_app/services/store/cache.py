@@ -22,6 +22,7 @@ from training.atomic import open_atomic, sweep
 log = logging.getLogger("sbert_lab.cache")
 
 MAX_BYTES = 4 << 30
+# The name in the file of an array that `put` stores alone.
 SINGLE = "array"
 
 K = TypeVar("K", bound=Hashable)
@@ -66,6 +67,7 @@ class DiskCache:
 
     def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
         """The arrays of a key, by name; None if they are absent."""
+        # A file of the user's folder comes before the shipped one.
         for folder in filter(None, (self.folder, self.shipped)):
             file = folder / f"{key}.npz"
             try:
@@ -101,7 +103,10 @@ class DiskCache:
 
 
 def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None = None) -> None:
-    """Removes the least recently used files, but not ``spared``, until at most ``max_bytes`` remain."""
+    """Removes the least recently used files, but not ``spared``, until at most ``max_bytes`` remain.
+
+    The modification time of a file is the time of its last use.
+    """
     entries = []
     for file in files:
         # Another process may have removed the file.

@@ -38,7 +38,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 def read_document(path: Path, kind: type[Document]) -> Document:
     """The record in a file. Raises FileNotFoundError if it does not exist, InputError if it cannot be read."""
     try:
-        # Reading a named pipe would wait for a writer.
+        # Such as a folder, or a named pipe, where reading would wait for a writer.
         if not path.is_file() and path.exists():
             raise unreadable(path, "it is not a file")
         return _adapter(kind).validate_json(path.read_bytes())
@@ -49,6 +49,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
     except OSError as error:
         raise unreadable(path, error) from error
     except ValidationError as error:
+        # The message is about the first of the errors.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         why = first["msg"]
         place = ".".join(map(str, first["loc"]))
@@ -156,6 +157,7 @@ class DocumentStore(Generic[Document]):
         with self.locked():
             key = stem
             number = 1
+            # A folder without its record, or a broken link, occupies the id, too.
             while os.path.lexists(self._place(self.path(key))):
                 number += 1
                 key = f"{stem}-{number}"

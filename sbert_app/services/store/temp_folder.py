@@ -54,6 +54,7 @@ class TempFolder:
     def clean(self) -> None:
         """Removes uploads and results that are older than a day, and incomplete files of processes that have ended."""
         result_folders = [self.path / kind for kind in RESULTS]
+        # The parts are in the folders of results, and, for uploads, beside them.
         for folder in (*result_folders, self.path):
             if not folder.is_dir():
                 continue
@@ -69,6 +70,7 @@ def _remove_unused(part: Path) -> None:
         is_folder = _is_folder(part)
         files = [part, *part.rglob("*")] if is_folder else [part]
         last_change = max(file.lstat().st_mtime for file in files)
+        # The part stays; only files in it that killed processes left incomplete are removed.
         if last_change >= time.time() - KEPT_SECONDS:
             for folder in filter(_is_folder, files):
                 sweep(folder, UNTOUCHED_SECONDS)
