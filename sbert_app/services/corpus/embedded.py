@@ -278,7 +278,9 @@ def encode_to_file(
         try:
             # The next round opens the file that is completed here.
             with lock.acquire(timeout=POLL_SECONDS):
-                _complete(path, sentences, encoder, watch, chunk)
+                # Another thread may have completed the file before this one got the lock.
+                if open_vectors(path, shape) is None:
+                    _complete(path, sentences, encoder, watch, chunk)
         except Timeout:
             # Another thread or process is writing the file.
             continue

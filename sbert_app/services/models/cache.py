@@ -203,8 +203,8 @@ class ModelCache:
 
             self._report_download(key, watch)
             with listening(on_download, watch.should_stop):
-                # Fetches and loads the model.
-                self.get(name, Model)
+                # Fetches and loads the model. Its weights are the same for each prompt.
+                self.get(key, Model)
 
     def _report_download(self, key: ModelName, watch: Watch) -> None:
         done, total = self._downloads.get(key, (0.0, 0.0))

@@ -9,6 +9,7 @@ from bag_encoder import AnyModel, BagEncoder
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import join_nearest, k_means
 from sbert_app.services.clusters.summary import keywords
+from sbert_app.services.corpus import embedded
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import (
     INCOMPLETE,
@@ -82,6 +83,20 @@ class TestVectorFile:
         path = tmp_path / "k.f32"
         encode_to_file(path, SENTENCES, BagEncoder())
         assert open_vectors(path, (100, 32)) is None
+
+    def test_a_file_that_another_thread_has_just_completed_is_not_encoded_again(
+        self, tmp_path, monkeypatch
+    ):
+        path = tmp_path / "k.f32"
+        encode_to_file(path, SENTENCES, BagEncoder())
+        # The file was not there when this thread looked, before it got the lock.
+        looks = iter([None])
+        monkeypatch.setattr(
+            embedded, "open_vectors", lambda *file: next(looks, open_vectors(*file))
+        )
+        encoder = BagEncoder()
+        encode_to_file(path, SENTENCES, encoder)
+        assert encoder.seen == []
 
     def test_vectors_that_do_not_fit_on_the_disk_are_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())

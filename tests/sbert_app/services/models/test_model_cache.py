@@ -203,6 +203,13 @@ def test_what_a_model_has_to_be_is_asked_by_type(home):
         models.cross_encoder_or_none("scratch:1x32")
 
 
+def test_a_model_with_a_prompt_for_each_side_is_downloaded_once(home, monkeypatch):
+    models = ModelCache(home)
+    monkeypatch.setattr(models, "is_here", lambda _: False)
+    models.download(["scratch:1x32?prompt_name=query|document"])
+    assert models.has("scratch:1x32")
+
+
 def test_the_size_of_a_download_is_told_by_the_listing_alone(tmp_path, monkeypatch):
     files = {"model.safetensors": 3_000_000, "config.json": 500_000, "pytorch_model.bin": 9_000_000}
     siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in files.items()]
