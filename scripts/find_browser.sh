@@ -6,9 +6,10 @@ install() {
     command -v apt-get >/dev/null 2>&1 || return 1
     sudo=""
     [ "$(id -u)" -eq 0 ] || sudo="sudo"
-    # Without what is recommended beside a browser, a hundred packages from printing to samba; with its fonts.
+    # Without what is recommended beside a browser, a hundred packages from printing to samba; with its fonts, and with
+    # libatomic, which a bare Debian lacks and the Node.js of Playwright needs.
     $sudo apt-get update -qq &&
-        $sudo apt-get install -y -qq --no-install-recommends "$@" fonts-liberation fonts-noto-color-emoji >/dev/null
+        $sudo apt-get install -y -qq --no-install-recommends "$@" libatomic1 fonts-liberation fonts-noto-color-emoji >/dev/null
 }
 command -v chromium-headless-shell >/dev/null 2>&1 && exit 0
 [ "$(id -u)" -eq 0 ] && install chromium-headless-shell && exit 0 # nobody is asked for a password while one is there
