@@ -247,6 +247,7 @@ class Dataset:
             data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
         if split_column is None:
             return data
+        # If ``split`` is None, all rows stay, and a note lists the splits.
         return _of_split(data, split_column, cells[split_column], split)
 
     def __len__(self) -> int:

@@ -258,6 +258,7 @@ class MatchScores:
         as many pairs as there are, as the precision is out of reach.
         """
         fewest = _fewest(precision)
+        # The numbers of independent pairs: pairs that share sentences count for less.
         above = self.curve.predicted / self.effect
         hits = self.curve.hits / self.effect
         # Pairs with just the required precision.

@@ -169,7 +169,8 @@ class InferenceRunner(ABC, Generic[Text]):
         """Tells whether the results of the first text change, beyond rounding, beside the longer second text."""
         alone, _ = self.hidden(texts, [[0]])
         together, _ = self.hidden(texts, [[0], [1]])
-        # The first text without its padding. The shapes are (n, T, D), or (n,) for scores of pairs.
+        # The first text without its padding. The shapes are (n, T, D), or (n,) if the runner is of a
+        # cross-encoder, whose `hidden` returns scores.
         first = together[tuple(map(slice, alone.shape))]
         tolerance = 1e-4 if dtype == torch.float32 else 0.02
         return not torch.allclose(alone.float(), first.float(), tolerance, tolerance)

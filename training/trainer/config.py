@@ -422,7 +422,7 @@ class RunConfig(BaseModel):
                 )
         kinds = {(part.facts.scores_pairs, part.facts.predicts_tokens) for part in self.parts}
         if len(kinds) > 1:
-            # Of two kinds, at most one is an encoder of sentence vectors.
+            # At most one of the kinds is an encoder of sentence vectors, so some part trains another one.
             odd = next(part.objective for part in self.parts if not part.facts.trains_vectors())
             raise ValueError(
                 f"{odd} trains another kind of model than the other objectives; train them apart"

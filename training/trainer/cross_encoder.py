@@ -217,8 +217,8 @@ def can_start_joint(encoder: Encoder) -> bool:
         return False
     config = cast("Any", encoder.backbone).config
     folder = encoder.model_format.transformer
-    # A folder of sentence-transformers, so not a language model that was never trained to compare
-    # sentences. Its transformer may be in a subfolder.
+    # Only sentence-transformers writes modules.json, so the encoder was trained to compare sentences.
+    # Its transformer may be in a subfolder.
     is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
     return is_trained and getattr(config, "model_type", None) in ARCHITECTURES
 

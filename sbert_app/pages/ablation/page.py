@@ -374,6 +374,7 @@ def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
     variants: dict[str, list[str]] = {}
     for variant in dict.fromkeys(run.variant for run in table.runs):
         value = form.format(getattr(ablation.config(variant, seed=0), name))
+        # The label without its explanation, which follows a colon.
         label, _, _ = ablation.variants[variant].label.partition(":")
         variants.setdefault(value, []).append(label)
     return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())

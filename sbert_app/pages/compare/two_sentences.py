@@ -184,7 +184,7 @@ class TwoSentences:
         # The cosine is shown before the cross-encoder has been loaded.
         first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
         answer_on(first.then)
-        # Also for a long pair, as the person has asked for it.
+        # By itself only a short pair gets a reason. A click asks for the reason of any pair.
         add_reason_now = partial(self.add_reason, is_asked=True)
         self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
         follow(
@@ -193,8 +193,8 @@ class TwoSentences:
             [self.questions],
             [self.answer, self.calibrating, self.calibration],
         )
-        # The inputs are stored before the download stops, so that a change that waits for its end
-        # does not restart it.
+        # The inputs are stored before the download stops: its end triggers an answer, which does not
+        # download again for the stored inputs.
         stored = self.stop.click(
             lambda *values: values, inputs, self.stopped, **event_options(queue=False)
         )

@@ -363,7 +363,8 @@ class FilePanel:
     ) -> Update:
         """Gives a column another role, or says what the labels of the judgement mean.
 
-        The event has ``labels``, a text for ``read_as``, or else a ``column`` and its new ``role``.
+        The event has ``labels``, a text for ``read_as``, or a ``column`` and its new ``role``. What does
+        not apply is "".
         """
         table = _table(files, encoding, sheet)
         if table is None:

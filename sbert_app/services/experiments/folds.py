@@ -91,7 +91,7 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
             table,
             file.columns,
             file.path.name,
-            split=file.rows,
+            split=file.rows,  # the name of a split, or None
             scale=file.scale,
             labels=file.labels,
             raters=file.raters,

@@ -144,7 +144,9 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     # Rows are held out of the first set of the first part.
     has_held_out = config.eval_data == HELD_OUT and part == config.parts[0]
     for name in DataName.parse_joined(part.data):
+        # Each set that was read has added a size, so there are none before the first one.
         is_held_out = has_held_out and not sizes
+        # ``data`` is None for a set on the Hub that is not here, as an estimate downloads nothing.
         form, data = _transformed(name, part, config.seed, home, is_held_out)
         if data is not None:
             sets.append(data)

@@ -268,6 +268,7 @@ def _delimiter(head: str, suffix: str) -> str:
             return 0, 0.0, 0
         header = records[header_row(records[:HEADER_ROWS])]
         [(width, count)] = Counter(map(len, records)).most_common(1)
+        # A header of several cells counts, even if most records have one cell.
         if max(width, len(header)) < 2:
             return 0, 0.0, 0
         regular = count / len(records) if width > 1 else 0.0

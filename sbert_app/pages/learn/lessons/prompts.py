@@ -116,6 +116,7 @@ def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Tim
 
 def prompt_strip(rows: list[PromptResult]) -> go.Figure:
     """ρ ×100 under each prompt, best first; the whisker is the 95% interval of its difference from no prompt."""
+    # The first row is the one without a prompt.
     plain = rows[0].rho
     # From the bottom to the top.
     ordered = sorted(rows, key=lambda row: row.rho)
