@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from sbert_app.figures.style import (
     DIVERGING,
+    PALE,
     PALETTE,
     add_bars,
     add_scatter,
@@ -178,14 +179,18 @@ def _heatmap(
     Values are rounded to ``decimals``. With ``digits`` the cells show numbers, which are formatted here
     because Plotly would write a hyphen for the minus sign.
     """
+    colours = DIVERGING
     if digits is not None:
         options["text"] = [[format_number(value, digits) for value in row] for row in values]
         options["texttemplate"] = "%{text}"
+        # Text in grey follows the theme (assets/style.css), and is legible on pale colours in both.
+        options["textfont"] = {"color": PALETTE["grey"]}
+        colours = PALE
     heatmap = go.Heatmap(
         z=values.round(decimals).tolist(),
         zmin=-bound,
         zmax=bound,
-        colorscale=DIVERGING,
+        colorscale=colours,
         xgap=gap,
         ygap=gap,
         hovertemplate=f"{hover}<extra></extra>",

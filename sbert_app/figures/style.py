@@ -32,6 +32,8 @@ OTHER_COLOURS = ("purple", "orange", "sky")
 # From vermillion (negative) through transparent (zero) to blue (positive), which is legible on a
 # white and on a black background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
+# The same, pale enough for numbers in the cells.
+PALE = [[0.0, "rgba(213,94,0,0.6)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,0.6)"]]
 # The legend is a line above the plot.
 LEGEND = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
