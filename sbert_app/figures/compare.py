@@ -1,5 +1,7 @@
 """Figures of comparisons: the word map of a cosine, the cosines of many sentences, and the scores of a file."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

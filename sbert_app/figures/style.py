@@ -1,5 +1,7 @@
 """The look of all figures: palette, layout, and labels with escaped HTML."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32

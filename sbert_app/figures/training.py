@@ -9,6 +9,8 @@ A run has the colour of its model in each of the three figures of curves:
   domains (dashed); above 0.9 the vectors have collapsed
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
