@@ -220,7 +220,7 @@ class CrossEncoder(PairModel):
 
         An existing model is replaced, but no other files.
         """
-        # The weights are never trained in place, so the files are still right.
+        # The weights of an opened model do not change, so its files are copied.
         with replace_folder(check_replaceable(folder)) as fresh:
             for file in chain.from_iterable(self.folder.glob(pattern) for pattern in MODEL_FILES):
                 target = fresh / file.relative_to(self.folder)

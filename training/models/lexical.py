@@ -147,7 +147,7 @@ class TfIdf(SparseModel):
     def weigh(
         self, queries: Sequence[str], documents: Sequence[str], **watch: Any
     ) -> tuple[csr_matrix, csr_matrix]:
-        """Computes the weights of both, fitted on all of them."""
+        """Computes the weights of the queries and of the documents, fitted on all these texts."""
         matrix = self.encode_sparse([*queries, *documents], **watch)
         return matrix[: len(queries)], matrix[len(queries) :]
 

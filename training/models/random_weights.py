@@ -118,7 +118,7 @@ def random_backbone(
 
 
 def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Tokenizer:
-    """Trains a lower-casing tokenizer like BERT's, with at most ``size`` word pieces (8,192), on the sentences.
+    """Trains a lower-casing tokenizer like BERT's on the sentences, with at most ``size`` word pieces (None: 8,192).
 
     Source: Devlin et al. 2019, section 3. The pieces are chosen as in byte pair encoding (Sennrich
     et al. 2016).
