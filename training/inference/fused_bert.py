@@ -81,7 +81,7 @@ def supports_fused(backbone: nn.Module) -> bool:
     names = ARCHITECTURES.get(config.model_type)
     if names is None or getattr(config, "is_decoder", False):
         return False
-    # DistilBERT calls it ``activation``.
+    # DistilBERT names the setting ``activation``.
     activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None)
     linears = (names.query, names.key, names.value, names.output, names.up, names.down)
     return activation == "gelu" and _are_plain(backbone.get_submodule(names.layers), linears)
@@ -292,7 +292,7 @@ class FusedModernBert:
         config = backbone.config
         self.dtype = dtype
         self.heads = int(config.num_attention_heads)
-        # Tokens to either side that a token of a local layer attends to.
+        # How many tokens to either side a token attends to in a local layer.
         self.window = int(config.sliding_window)
         token_embeddings = backbone.embeddings.tok_embeddings.weight.detach()
         self.token_embeddings = token_embeddings.to(dtype, copy=True)

@@ -60,7 +60,7 @@ class SentenceTransformerNames(VectorModel):
         place = pick_device(device)
         self.backbone.to(place)
         self.head.to(place)
-        # The copy for ``encode`` is still on the other device.
+        # The copy for ``encode`` is still on the other device; `inference` makes a new one.
         self._runner = None
         return self
 

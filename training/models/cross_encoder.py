@@ -106,6 +106,7 @@ class CrossEncoder(PairModel):
         adapter.
         """
         if parts is None or inference is None:
+            # This object takes over the attributes of the one that `load` makes.
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
             return
         self.name = str(name)
@@ -132,7 +133,6 @@ class CrossEncoder(PairModel):
             name: the name, which may state the dtype and a prompt: ``minilm-stsb?dtype=int8``.
             dtype: auto, float32, bfloat16 or int8.
             device: auto, cpu, cuda, cuda:1 or mps.
-            home: the home folder, with the downloaded models.
             folder: the model's folder, if it has been read already.
 
         Raises:
@@ -151,10 +151,10 @@ class CrossEncoder(PairModel):
         scorer = parts.scorer
         tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
-        # For int8, the samples are pairs to measure the ranges of the inputs with. Otherwise they
-        # show whether the scorer reads padding.
+        # For int8, the weights stay float32 here, as the runner rounds its copy, and the samples are
+        # pairs to measure the ranges of the inputs with. Otherwise the samples show whether the
+        # scorer reads padding.
         if torch_dtype == torch.int8:
-            # The weights stay float32, and are rounded in the copy for inference.
             check_int8(parsed.name, scorer.transformer.base_model)
             samples = tokenizer(list(pairwise(plain_sentences())))
         else:

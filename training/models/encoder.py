@@ -100,6 +100,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if parts is None:
             if truncate_dim is not None:
                 options["dimension"] = truncate_dim
+            # This object takes over the attributes of the one that `load` makes.
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
             return
         self.name = str(name)
@@ -137,8 +138,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         Args:
             name: the name of the model.
             pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max.
-                None follows the folder; if it names no pooling, the mean, or the last token for a
-                decoder.
+                None follows the folder. If the folder names no pooling, a decoder gets the last
+                token, and any other model the mean.
             dtype: the precision of ``encode``: auto, float32, bfloat16 or int8. ``backbone`` stays
                 float32.
             device: auto, cpu, cuda, cuda:1 or mps.

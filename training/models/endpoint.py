@@ -48,7 +48,7 @@ class EndpointModel(VectorModel):
         self.sent_to = endpoint.address
         # The first vector, by which `weights_sample` identifies the model.
         self.probe = fetch_vectors(endpoint, [PROBE], seconds=seconds)[0]
-        # Copies of the model with other settings share this object, and so what it learns.
+        # Copies of the model with other settings share this object, so a refusal counts for all.
         self._server = _Server()
         self._batch = TEXTS  # the most texts in a request
         self._seconds = seconds

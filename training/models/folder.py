@@ -246,8 +246,8 @@ class ModelFormat:
     def _pooling_config(self, width: int) -> dict[str, Any]:
         modes = parse_pooling(self.pooling or "mean")
         config: dict[str, Any] = {"word_embedding_dimension": width}
-        # Flags have no order: the poolings are concatenated in the order of `POOLING_FLAGS`. Any other
-        # order, or a pooling without a flag, needs a list.
+        # Flags do not state an order: their poolings are concatenated in the order of
+        # `POOLING_FLAGS`. Any other order, or a pooling without a flag, needs a list.
         if modes == tuple(mode for mode in POOLING_FLAGS if mode in modes):
             config |= {flag: mode in modes for mode, flag in POOLING_FLAGS.items()}
         else:
@@ -561,7 +561,7 @@ class ModelFolder:
         """Tells whether the architecture and the kinds and order of all modules are ones that are opened here."""
         kinds = [entry.kind for entry in self.modules]
         if self.kind == CROSS_ENCODER:
-            # 2 is transformers' default.
+            # 2 is transformers' default number of labels.
             labels = self.config.get("id2label") or self.config.get("num_labels") or 2
             count = labels if isinstance(labels, int) else len(labels)
             # An adapter has its own head, so the labels of its base do not count.

@@ -58,8 +58,8 @@ class JointPairHead(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
-        # u and v have length 1, so the numbers of |u - v| are of the size 1 / sqrt(D), and of about 1
-        # after the scaling. Those of u * v stay smaller.
+        # u and v have length 1, so the numbers of |u - v| are about 1 / sqrt(D), and about 1 after the
+        # scaling. The products u * v stay smaller.
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
         cosine = (u * v).sum(1, keepdim=True)
         return self.scale * cosine + self.shift + self.linear(self.dropout(features))

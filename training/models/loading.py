@@ -204,7 +204,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
             f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again"
         )
     # `PairBatch.token_types` computes the types of tokens from the split of a pair: 0 for the first
-    # text, then 1.
+    # text, then 1. The types of a text alone, followed by the types of a pair, must be in this order.
     types = tokenizer.backend_tokenizer.encode("a").type_ids
     types += tokenizer.backend_tokenizer.encode("a", "a").type_ids
     if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):

@@ -73,7 +73,8 @@ class LateInteraction(TokenModel, Retriever):
 
     def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
-        # A subclass is the kind itself. `copy.copy` and `STModel.load` make one without a name.
+        # Only the base class looks for the kind. `copy.copy` and `STModel.load` make an object of a
+        # subclass, without a name.
         if cls is not LateInteraction:
             return super().__new__(cls)
         opener, _ = find_opener(ModelName.parse(name), home)

@@ -197,7 +197,8 @@ def _check_sizes(
             raise InputError(
                 f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported"
             )
-    # The layers of ALBERT share their weights, and the weights of some models are not numbered.
+    # The layers of ALBERT share their weights, so they cannot be counted. The weights of some models
+    # are not numbered; then only more than `MOST_LAYERS` layers are refused.
     is_shared = "num_hidden_groups" in settings
     most_layers = MOST_LAYERS
     if not is_shared:
