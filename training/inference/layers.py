@@ -137,7 +137,7 @@ class ObservedLinear(FusedLinear):
         self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32
     ) -> None:
         super().__init__(weight, bias, dtype)
-        # For each input channel. Every range contains 0.
+        # The range of each input channel. Every range contains 0.
         self.low = self.high = torch.zeros(self.weight.shape[1])
         self._lock = threading.Lock()
 

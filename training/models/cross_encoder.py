@@ -216,7 +216,7 @@ class CrossEncoder(PairModel):
         return self.tokenizer.is_unknown(sentences)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder that ``load`` can open. sentence-transformers can open it too, unless this is an adapter.
+        """Writes a folder that ``load`` can open and, unless this is an adapter, sentence-transformers too.
 
         An existing model is replaced, but no other files.
         """

@@ -278,7 +278,7 @@ class PairModel(Model):
         results = np.concatenate(scores)
         if not convert_to_tensor:
             return results
-        # Importing it takes seconds, and some models compute without it.
+        # torch takes seconds to import, and some models compute without it.
         import torch
 
         return torch.from_numpy(results)

@@ -139,7 +139,8 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
             )
     for name in ATTENTION:
         attention = settings.get(name)
-        # transformers has flash attention itself, and fetches any other name from the Hub.
+        # transformers has `OWN_ATTENTION` and flash attention itself. It fetches any other name from
+        # the Hub.
         is_flash = str(attention).startswith("flash_attention")
         if attention not in OWN_ATTENTION and not is_flash:
             raise InputError(

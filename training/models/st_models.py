@@ -110,6 +110,7 @@ class STModel(Model):
         opened = cls()
         # transformers' tokenizers change their settings in each call, so threads take turns.
         opened._computing = threading.Lock()
+        # The name of the weights alone; `with_settings` adds the settings to it.
         opened.name = str(parsed.weights)
         opened.dtype = torch_dtype
         opened.source = folder.source
@@ -457,8 +458,9 @@ class SparseEncoder(STModel, SparseModel):
         self, queries: Sequence[str], documents: Sequence[str], **watch: Any
     ) -> tuple[csr_matrix, csr_matrix]:
         """Computes the weights of queries and of documents, each with the folder's prompt for their role."""
-        weights = self.for_role("document").encode_sparse(documents, **watch)
-        return self.for_role("query").encode_sparse(queries), weights
+        # Only the documents report progress.
+        document_weights = self.for_role("document").encode_sparse(documents, **watch)
+        return self.for_role("query").encode_sparse(queries), document_weights
 
     def encode_sparse(
         self,
