@@ -267,6 +267,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             raise InputError(
                 f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}"
             )
+        # Both the format and the name get the dimension.
         return self._with_format(
             replace(self.model_format, dimension=dimension), dimension=dimension
         )

@@ -109,6 +109,7 @@ class EndpointModel(VectorModel):
         """Sends the texts in several requests, one at a time."""
         # Servers refuse an empty text.
         inputs = [replace_surrogates(self.prompt + text) or " " for text in rows]
+        # Collects the server's messages by text. With None, a refused text raises InputError.
         refused = report.refused
 
         def fetch(texts: list[str]) -> np.ndarray:

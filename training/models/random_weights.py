@@ -236,6 +236,7 @@ def _choose_words(name: str, texts: Sequence[str], home: str | Path | None) -> W
             raise InputError(
                 f"{name} has no words without GloVe or a run's training data: {error}"
             ) from error
+    # Without GloVe, the words get random vectors.
     vectors = torch.randn(len(words), RANDOM_DIMENSION) * RANDOM_DEVIATION
     source = f"random word vectors, as GloVe is not here: {len(words):,} words of the data"
     return Words(list(words), vectors, source, are_random=True)
