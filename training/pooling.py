@@ -177,6 +177,7 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
     vector.
     """
     functions = []
+    # Plug-ins are loaded only for names that are not built in.
     for part in parse_pooling(name):
         functions.append(POOLINGS[part] if part in POOLINGS else poolings()[part])
     if len(functions) == 1 and not skipped:
@@ -189,6 +190,7 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
             mask = _without_first(hidden, mask, skipped)
         vectors = []
         for function in functions:
+            # The weights of this pooling also count the skipped tokens.
             if function.pool is weighted_mean:
                 vectors.append(weighted_mean(hidden, mask, skipped))
             else:

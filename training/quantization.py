@@ -79,7 +79,7 @@ def _to_int8(vectors: np.ndarray, calibration: Ranges) -> np.ndarray:
 def _from_int8(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
     start = calibration[0]
     step = (calibration[1] - calibration[0]) / STEPS
-    # The middle of each step, counted in steps.
+    # The steps are numbered from 0, and their codes from -128. The middle is half a step further.
     middles = codes.astype(np.float32) + np.float32(128.5)
     return (start + middles * step).astype(np.float32)
 

@@ -521,6 +521,7 @@ def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -
     index = faiss.IndexFlatIP(dimension)
     if n * queries > MAX_EXACT**2:
         cells = round(3.2 * math.sqrt(n))
+        # The exact index becomes the one that finds the nearest cells of a query.
         index = faiss.IndexIVFFlat(index, dimension, cells, faiss.METRIC_INNER_PRODUCT)
         # Fewer iterations and points than by default make the training fast.
         index.cp.niter = 6

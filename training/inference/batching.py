@@ -75,7 +75,7 @@ def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = Non
     for text, length in enumerate(lengths):
         by_length.setdefault(length, []).append(text)
     for length, same in sorted(by_length.items(), reverse=True):
-        # A packed row of one text is widened to this multiple.
+        # The width of a packed row is a multiple of TOKEN_MULTIPLE, even if it holds one text.
         count = max(1, token_budget // round_up(length, TOKEN_MULTIPLE))
         if most:
             count = min(count, most)
@@ -124,7 +124,7 @@ class PackedBatch(NamedTuple):
 
     def attention_bias(self, dtype: torch.dtype) -> Tensor | None:
         """Makes a bias (R, 1, W, W): 0 within a sentence, the lowest number elsewhere; None if none is needed."""
-        # n = R and T = W, without padding: one sentence fills each row.
+        # If n = R, T = W and nothing is padded, each row is filled by one sentence.
         if self.token_index.shape == self.sequence_ids.shape and self.mask is None:
             return None
         apart = self.sequence_ids[:, None, :, None] != self.sequence_ids[:, None, None, :]
@@ -186,7 +186,7 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
     # For each row, where each of its texts ends.
     ends_by_row = [part.cumsum() for part in np.split(lengths, np.cumsum(row_sizes)[:-1])]
     width = round_up(max(int(row_ends[-1]) for row_ends in ends_by_row), TOKEN_MULTIPLE)
-    # The same in the flattened rows, and the first position of each text, (n,).
+    # Where each text ends and where it starts in the flattened rows, (n,).
     ends = np.concatenate([row * width + row_ends for row, row_ends in enumerate(ends_by_row)])
     starts = ends - lengths
 
@@ -195,8 +195,8 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
     # For each token: its text, its position in the text, and its position in the flattened rows.
     text, position = np.nonzero(mask)
     index = starts[text] + position
-    # The padding of a row has the token id 0 for every model. No sentence attends to it, as its
-    # sequence id, also 0, is different.
+    # The padding of a row keeps 0 in all three. Its token id does not matter, as no sentence attends
+    # to padding: sentences have sequence ids from 1.
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
     ids[index] = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
     positions[index] = position

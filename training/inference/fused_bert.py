@@ -81,7 +81,7 @@ def supports_fused(backbone: nn.Module) -> bool:
     names = ARCHITECTURES.get(config.model_type)
     if names is None or getattr(config, "is_decoder", False):
         return False
-    # DistilBERT calls it ``activation``.
+    # DistilBERT names the setting ``activation``.
     activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None)
     linears = (names.query, names.key, names.value, names.output, names.up, names.down)
     return activation == "gelu" and _are_plain(backbone.get_submodule(names.layers), linears)
@@ -123,7 +123,8 @@ class FusedBert:
         # before it are not used.
         self.padding_idx = embeddings.position_embeddings.padding_idx
         table = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
-        # The rows for each token type. Without the row of the padding token they are the positions.
+        # The number of rows for each token type: one for each position, and one for the padding token
+        # if the table begins with it.
         self.table_size = len(table)
         self.max_length = self.table_size
         if self.padding_idx is not None:
@@ -143,7 +144,7 @@ class FusedBert:
         is_mpnet = config.model_type == "mpnet"
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
         self.unpadded = not is_mpnet and has_varlen(device, dtype, head_size)
-        # MPNet's bias for each distance of two tokens, which begin at 1 - max_length:
+        # MPNet's bias for each distance of two tokens, from 1 - max_length to max_length - 1:
         # (2 * max_length - 1, H).
         self.relative_bias: Tensor | None = None
         if is_mpnet:
@@ -179,13 +180,16 @@ class FusedBert:
         rows, width = ids.shape
         index = self._position_rows(ids, positions)
         if token_types is not None:
+            # The rows for the token type 1 follow the rows for 0.
             index = index + token_types * self.table_size
         embedded = F.embedding(ids.flatten(), self.token_embeddings)
         hidden = self.norm(embedded + F.embedding(index.flatten(), self.position_embeddings))
         biases: Any = bias
         if self.relative_bias is not None:
-            distances = positions[:, None, :] - positions[:, :, None] + self.max_length - 1
-            relative = self.relative_bias[distances].permute(0, 3, 1, 2)  # (R, H, W, W)
+            distances = positions[:, None, :] - positions[:, :, None]
+            # The first row is for the distance 1 - max_length.
+            bias_rows = distances + self.max_length - 1
+            relative = self.relative_bias[bias_rows].permute(0, 3, 1, 2)  # (R, H, W, W)
             if bias is None:
                 biases = relative
             elif isinstance(bias, Tensor):
@@ -193,7 +197,7 @@ class FusedBert:
             else:
                 # A bias for each layer. `Boundaries` cannot occur, as MPNet is never ``unpadded``.
                 biases = [relative + layer_bias for layer_bias in biases]
-        # The same for all layers.
+        # A single bias is the same for all layers.
         if biases is None or isinstance(biases, Tensor | Boundaries):
             biases = [biases] * len(self.layers)
         for layer, layer_bias in zip(self.layers, biases, strict=True):
@@ -209,10 +213,12 @@ class FusedBert:
         if self.padding_idx is None:
             return positions
         is_padding = (ids == self.padding_idx).long()
-        # The padding tokens in the row up to each token, and before the start of its text.
+        # The number of padding tokens in the row up to each token.
         counts = is_padding.cumsum(1)
+        # The number of them before the start of the token's text.
         starts = torch.arange(ids.shape[1], device=ids.device) - positions
         earlier = (counts - is_padding).gather(1, starts)
+        # A real token has the number positions + 1, less the padding tokens before it in its text.
         return (positions + 1 - counts + earlier) * (1 - is_padding)
 
 
@@ -286,7 +292,7 @@ class FusedModernBert:
         config = backbone.config
         self.dtype = dtype
         self.heads = int(config.num_attention_heads)
-        # Tokens to either side that a token of a local layer attends to.
+        # How many tokens to either side a token attends to in a local layer.
         self.window = int(config.sliding_window)
         token_embeddings = backbone.embeddings.tok_embeddings.weight.detach()
         self.token_embeddings = token_embeddings.to(dtype, copy=True)

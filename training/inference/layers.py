@@ -137,7 +137,7 @@ class ObservedLinear(FusedLinear):
         self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32
     ) -> None:
         super().__init__(weight, bias, dtype)
-        # For each input channel. Every range contains 0.
+        # The range of each input channel. Every range contains 0.
         self.low = self.high = torch.zeros(self.weight.shape[1])
         self._lock = threading.Lock()
 
@@ -183,14 +183,16 @@ class Int8Linear(FusedLinear):
         factors = observed.smoothing() if smooth else torch.ones(observed.weight.shape[1])
         self.output = output
         self.scale, self.zero_point = observed.quantization(factors)
+        # `_input` multiplies x by these factors and adds the offset, which is for signed integers.
         self._factors = 1 / (self.scale * factors)
-        # `_input` rounds to signed integers first.
         self._offset = torch.full_like(factors, self.zero_point - SIGN_BIT)
-        # Only `gelu` uses it, which is called only if there is a ``following`` product.
+        # Scale and zero point of the result of `gelu`, which is called only if there is a
+        # ``following`` product.
         self._gelu_quantization = (1.0, 0)
         if following is not None:
             # Its inputs come from GELU and not from a norm, so they are not smoothed.
             self._gelu_quantization = following.quantization(torch.ones(1))
+        # The inputs are divided by the factors, so the weights are multiplied by them.
         weight = observed.weight * factors
         scales = weight.abs().amax(dim=1).clamp_min(SMALLEST) / weight_max()
         rounded = (weight / scales[:, None]).round().to(torch.int8)
@@ -208,9 +210,9 @@ class Int8Linear(FusedLinear):
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise.binary
-        # Scale, zero point and dtype of the result; scale and zero point of the residual, and how
-        # it is added, with its factor. The scales and zero points are not used for floats.
+        # Scale, zero point and dtype of the result. Floats do not use scale and zero point.
         result = (1.0, 0, self.output)
+        # Scale and zero point of the residual, the operation, and the factor of the residual.
         added = (1.0, 0, "add", 1.0)
         return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
 
@@ -265,6 +267,7 @@ def _smallest_product(value: int) -> float:
     weight = torch.full(shape, WEIGHT_MAX, dtype=torch.int8)
     packed = torch.ops.onednn.qlinear_prepack(weight, shape)
     product: tuple[Any, ...] = (x, 1.0, 0, packed, ones, zeros.long())
+    # After the bias, the arguments are scale, zero point and dtype of the result, and no activation.
     result = torch.ops.onednn.qlinear_pointwise(
         *product, zeros, 1.0, 0, torch.float32, "none", [], "none"
     )
@@ -316,6 +319,7 @@ def varlen_attention(projected: Tensor, heads: int, boundaries: Boundaries) -> T
     # Older versions of PyTorch do not have the argument, so it is passed only if there is a window.
     if boundaries.window is not None:
         window["window_size"] = (boundaries.window, boundaries.window)
+    # Queries and keys have the same boundaries and the same longest sentence.
     context: Any = varlen_attn(
         query,
         key,

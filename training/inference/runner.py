@@ -214,8 +214,8 @@ class PackedRunner(InferenceRunner[Text]):
 
     def calibrate(self, texts: Sequence[Text]) -> None:
         """Passes texts through a `FusedBert` made with int8, to fix the ranges of its inputs."""
-        # The products record the ranges of their inputs meanwhile. The hidden states are not
-        # needed.
+        # While the texts pass, the products record the ranges of their inputs. The hidden states are
+        # not needed.
         for _ in self.map(texts, lambda hidden, mask: None):
             pass
         # Only products are in int8. Attention is in the dtype that "auto" chooses.
@@ -236,6 +236,7 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
+        # Each row holds one text.
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
         ids, mask = batch.to(self.device)
         attention_mask = None if mask is None else mask.long()

@@ -41,9 +41,10 @@ class SentenceTransformerNames(VectorModel):
         private: bool = True,
         commit_message: str = "A model of SBERT Lab",
     ) -> str:
-        """Uploads the folder that ``save`` writes, with a model card, to org/name, and returns its address.
+        """Uploads the folder that ``save`` writes, with a model card, and returns the address of the repository.
 
-        Arguments and errors are as in `training.sources.hub.push_folder`.
+        ``repo_id`` is the repository, org/name. Arguments and errors are as in
+        `training.sources.hub.push_folder`.
         """
 
         def write(folder: Path) -> None:
@@ -59,7 +60,7 @@ class SentenceTransformerNames(VectorModel):
         place = pick_device(device)
         self.backbone.to(place)
         self.head.to(place)
-        # The copy for ``encode`` is still on the other device.
+        # The copy for ``encode`` is still on the other device; `inference` makes a new one.
         self._runner = None
         return self
 

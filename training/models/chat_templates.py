@@ -51,7 +51,8 @@ def check_chat_templates(folder: Path) -> None:
             raise InputError(
                 f"the chat template of {folder} does not end within {SECONDS:g} s; remove it"
             ) from None
-        # The code is negative if the system has killed the process.
+        # `PROBE` exits with 1 if the memory is full. The code is negative if the system has killed
+        # the process, which also happens for lack of memory.
         if process.returncode != 0:
             raise InputError(f"the chat template of {folder} fills the memory; remove it")
 

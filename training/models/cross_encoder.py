@@ -101,14 +101,17 @@ class CrossEncoder(PairModel):
     ) -> None:
         """Opens a model by name, or builds one from ``parts``. InputError if that fails.
 
-        ``inference`` computes the scorer of ``parts`` in ``dtype``. ``folder`` has the model's
-        files.
+        ``inference`` runs the scorer of ``parts``, and ``dtype`` is the precision that it computes
+        in. ``folder`` has the model's files, which `save` copies. ``card`` is the card.json of an
+        adapter.
         """
         if parts is None or inference is None:
+            # This object takes over the attributes of the one that `load` makes.
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
             return
         self.name = str(name)
         self.scorer, self.tokenizer, self.activation, self.source = parts
+        # The token that explanations put in place of a word.
         self.mask = self.tokenizer.mask
         self.inference = inference
         self.folder = folder
@@ -133,7 +136,7 @@ class CrossEncoder(PairModel):
             folder: the model's folder, if it has been read already.
 
         Raises:
-            InputError: it cannot be found, has no safetensors weights, or does not return one
+            InputError: the model cannot be found, has no safetensors weights, or does not return one
                 score.
         """
         parsed = ModelName.parse(name)
@@ -148,10 +151,10 @@ class CrossEncoder(PairModel):
         scorer = parts.scorer
         tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
-        # For int8, the samples are pairs to measure the ranges of the inputs with. Otherwise they
-        # show whether the scorer reads padding.
+        # For int8, the weights stay float32 here, as the runner rounds its copy, and the samples are
+        # pairs to measure the ranges of the inputs with. Otherwise the samples show whether the
+        # scorer reads padding.
         if torch_dtype == torch.int8:
-            # The weights stay float32, and are rounded in the copy for inference.
             check_int8(parsed.name, scorer.transformer.base_model)
             samples = tokenizer(list(pairwise(plain_sentences())))
         else:
@@ -162,6 +165,7 @@ class CrossEncoder(PairModel):
         card = None
         if folder.has_joint_head and folder.adapter:
             card = read_object(folder.path / "card.json")
+        # The name of the weights alone; `with_settings` adds the prompt to it.
         model = cls(parsed.weights, parts, runner, folder.path, torch_dtype, card)
         return model.with_settings(parsed)
 
@@ -170,7 +174,7 @@ class CrossEncoder(PairModel):
         self.check_settings(name)
         if not name.states_prompt:
             return self
-        # It is a joint model, which has no prompts.
+        # Only a joint model reads the two texts separately, and it has no prompts.
         if self.tokenizer.separately:
             raise InputError(f"{name.name} reads no prompt; leave it out")
         model = copy.copy(self)
@@ -212,10 +216,11 @@ class CrossEncoder(PairModel):
         return self.tokenizer.is_unknown(sentences)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder that ``load`` can open, and sentence-transformers too, unless this is an adapter.
+        """Writes a folder that ``load`` can open and, unless this is an adapter, sentence-transformers too.
 
         An existing model is replaced, but no other files.
         """
+        # The weights of an opened model do not change, so its files are copied.
         with replace_folder(check_replaceable(folder)) as fresh:
             for file in chain.from_iterable(self.folder.glob(pattern) for pattern in MODEL_FILES):
                 target = fresh / file.relative_to(self.folder)
@@ -248,6 +253,7 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
     path = folder.path
     if folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
+        # The names of the merged weights are not needed.
         backbone, _ = merge_adapter(base.backbone, path)
         tokenizer = base.tokenizer
         longest = base.max_length
@@ -282,7 +288,8 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
         # transformers computes the score from the last token that is not padding, and refuses a
         # batch if the config does not name one. No token has the number -1.
         model.config.pad_token_id = -1
-    scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
+    has_token_types = "token_type_ids" in tokenizer.model_input_names
+    scorer = SequenceClassifier(model, has_token_types)
     pair_tokenizer = PairTokenizer(tokenizer, longest, form=form)
     return PairParts(scorer, pair_tokenizer, _activation_of(name, folder), folder.source)
 
@@ -290,11 +297,12 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:
     """Returns the function from logits (B,) to scores (B,): the activation that the folder names, else a sigmoid.
 
-    sentence-transformers writes it to config_sentence_transformers.json since version 5.4, to
-    config.json before.
+    sentence-transformers writes it to config_sentence_transformers.json since version 5.4. Before,
+    it wrote it to config.json.
     """
+    # Before version 5.4, config.json had an object "sentence_transformers" with the activation. Still
+    # older folders have the activation directly in config.json, under another key.
     older: Any = folder.config.get("sentence_transformers")
-    # config.json has had the activation below this key, and under a key of its own before.
     if isinstance(older, dict):
         older = older.get("activation_fn")
     oldest = folder.config.get("sbert_ce_default_activation_function")

@@ -100,6 +100,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if parts is None:
             if truncate_dim is not None:
                 options["dimension"] = truncate_dim
+            # This object takes over the attributes of the one that `load` makes.
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
             return
         self.name = str(name)
@@ -109,6 +110,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self._is_advised = False  # whether `prompt_advice` has been logged
         self._text_tokenizer = text_tokenizer(self.tokenizer, model_format)
         self.pad_id = self._text_tokenizer.pad_id
+        # The length of a token's vector, measured with a text of one token of padding.
         self._width = parts.token_width(self.pad_id)
         self._apply(model_format)
 
@@ -136,8 +138,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         Args:
             name: the name of the model.
             pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max.
-                None follows the folder; if it names no pooling, the mean, or the last token for a
-                decoder.
+                None follows the folder. If the folder names no pooling, a decoder gets the last
+                token, and any other model the mean.
             dtype: the precision of ``encode``: auto, float32, bfloat16 or int8. ``backbone`` stays
                 float32.
             device: auto, cpu, cuda, cuda:1 or mps.
@@ -177,6 +179,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         # Half precision is for transformers. The networks over words are small.
         elif isinstance(parts.backbone, WordBackbone):
             torch_dtype = torch.float32
+        # The name of the weights alone; `with_settings` adds the settings to it.
         encoder = cls(str(parsed.weights), parts, torch_dtype).with_settings(parsed)
         return encoder.with_dimension(dimension).with_prompt(prompt, prompt_name)
 
@@ -198,8 +201,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        # The largest number that counts as a limit replaces the tokenizer's limit, so that only the
-        # positions of the model remain.
+        # The limit of the tokenizer does not count, only the number of positions of the model. So a
+        # limit that is too large to matter takes the place of the tokenizer's.
         most = max_input_length(self.tokenizer, self.backbone, NO_LIMIT - 1)
         if not MIN_LENGTH <= tokens <= most:
             raise InputError(
@@ -213,8 +216,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def prompts(self) -> Mapping[str, str]:
         """The prompts of the model's folder, by name.
 
-        They can be set. If the name of the default prompt is not among them, no prompt is the
-        default.
+        They can be set. If the default prompt is not among the new ones, there is no default prompt
+        any more.
         """
         return self.model_format.prompts
 
@@ -252,7 +255,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """
         if pooling is None or pooling == self.pooling:
             return self
-        # The pooling does not become part of the name. The keys of stored vectors have both.
+        # The name does not state the pooling, so the keys of stored vectors include it besides the
+        # name.
         return self._with_format(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
@@ -263,6 +267,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             raise InputError(
                 f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}"
             )
+        # Both the format and the name get the dimension.
         return self._with_format(
             replace(self.model_format, dimension=dimension), dimension=dimension
         )
@@ -468,6 +473,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """Sets the format and what depends on it. InputError if it does not fit the modules."""
         self.model_format = form
         self._text_tokenizer = self._text_tokenizer.with_prompt(form.prompt)
+        # The number of tokens at the beginning of a text that the pooling leaves out.
         self.skipped_tokens = 0
         if form.prompt and not form.include_prompt:
             self.skipped_tokens = self._text_tokenizer.prompt_length()
@@ -488,8 +494,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.prompt_advice = ""
         if not form.prompt:
             self.prompt_advice = prompt_advice(self.name, form.transformer, form.prompts)
-        # "" is the default, with all dimensions and no prompt. The keys of stored vectors have the
-        # pooling and the length in any case.
+        # The part of the keys of stored vectors for the dimension and the prompt. It is "" for all
+        # dimensions and no prompt, as the keys include the pooling and the length anyway.
         self.settings = ""
         if self.prompt or self.dimension < self.full_dimension:
             self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"

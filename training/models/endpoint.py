@@ -46,15 +46,16 @@ class EndpointModel(VectorModel):
         self.name = name
         self.endpoint = endpoint
         self.sent_to = endpoint.address
+        # The first vector, by which `weights_sample` identifies the model.
         self.probe = fetch_vectors(endpoint, [PROBE], seconds=seconds)[0]
-        # Copies of the model with other settings share it.
+        # Copies of the model with other settings share this object, so a refusal counts for all.
         self._server = _Server()
-        self._batch = TEXTS  # the texts in a request, if the server does not refuse as many
+        self._batch = TEXTS  # the most texts in a request
         self._seconds = seconds
         # The dimensions of the server's vectors, and of the vectors that are returned.
         self.full_dimension = len(self.probe)
         self.dimension = self.full_dimension
-        # By the texts that are sent, prompts included. The copies share it too.
+        # The cached vectors, by the texts that are sent, prompts included. The copies share them too.
         self._recent = RecentEmbeddings(self.full_dimension)
 
     @classmethod
@@ -74,7 +75,10 @@ class EndpointModel(VectorModel):
         yield "probe", self.probe.round(3)
 
     def with_settings(self, name: ModelName) -> Self:
-        """Returns a copy with fewer dimensions, or with a prompt. InputError for any other setting."""
+        """Returns a copy with the dimension, the prompt, and the requests' size and timeout that the name states.
+
+        InputError for any other setting.
+        """
         self.check_settings(replace(name, dimension=None, prompt=None, prompt_name=None))
         if name.dimension is not None and not 1 <= name.dimension <= self.full_dimension:
             raise InputError(
@@ -89,7 +93,8 @@ class EndpointModel(VectorModel):
         model.prompt = self.prompt if name.prompt is None else name.prompt
         model._batch = name.batch or self._batch
         model._seconds = name.timeout or self._seconds
-        # The only pooling that `check_settings` accepts is "none", which changes nothing.
+        # `check_settings` accepts only the pooling "none", which changes nothing and is left out of
+        # the name.
         model.name = str(replace(name, pooling=None))
         return model
 
@@ -104,6 +109,7 @@ class EndpointModel(VectorModel):
         """Sends the texts in several requests, one at a time."""
         # Servers refuse an empty text.
         inputs = [replace_surrogates(self.prompt + text) or " " for text in rows]
+        # Collects the server's messages by text. With None, a refused text raises InputError.
         refused = report.refused
 
         def fetch(texts: list[str]) -> np.ndarray:
@@ -143,7 +149,8 @@ class EndpointModel(VectorModel):
                     raise
                 refused[texts[0]] = error.words
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
-            # The message may state the most texts that the server accepts; else half are tried.
+            # A number in the message may be the most texts that the server accepts. Without one, half
+            # of the texts are tried.
             numbers = map(int, re.findall(r"\d{1,6}", error.words))
             limits = [number for number in numbers if 1 <= number < len(texts)]
             size = max(limits, default=len(texts) // 2)
@@ -152,7 +159,7 @@ class EndpointModel(VectorModel):
                 parts.append(self._fetch(texts[start : start + size], should_stop, refused))
             vectors = np.concatenate(parts)
             if np.isfinite(vectors).all():
-                # There were too many texts, but none of them was wrong.
+                # No text was refused alone (NaN), so the server refused the number of texts.
                 self._server.most_texts = min(self._server.most_texts, size)
         if vectors.shape[1] != self.full_dimension:
             raise InputError(

@@ -45,7 +45,7 @@ def check_pointers(folder: Path) -> None:
 def check_pickles(folder: Path) -> None:
     """Raises InputError if a folder has only pickled weights. A library would read them, and a pickle can run code."""
     is_pickled = any((folder / name).is_file() for name in PICKLES)
-    # Not the files that macOS adds, such as ._model.safetensors.
+    # The pattern leaves out the hidden files that macOS adds, such as ._model.safetensors.
     if is_pickled and not any(folder.glob("[!.]*.safetensors")):
         raise InputError(f"{folder} {ONLY_PICKLES}")
 
@@ -149,6 +149,7 @@ def check_replaceable(folder: str | Path) -> Path:
     if not target.is_dir():
         raise InputError(f"{target} is a file; name a folder for the model")
     names = {entry.name for entry in target.iterdir()}
+    # One of these files shows that the folder holds a model, which may be replaced.
     if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
         raise InputError(f"{target} holds other files; name a new folder for the model")
     return target

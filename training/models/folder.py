@@ -82,7 +82,7 @@ def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any
     ``task`` selects the class of transformers. Its result has the field ``output``, which the
     module passes on under the name ``feature``.
     """
-    # It reads texts, but neither messages nor images.
+    # A Transformer may also read messages or images. The models that are opened here read texts.
     modalities = {"text": {"method": "forward", "method_output_name": output}}
     return {
         "max_seq_length": None,
@@ -227,6 +227,7 @@ class ModelFormat:
         write_json(folders[len(before)] / "config.json", self._pooling_config(width))
         if before[0] == TRANSFORMER:
             settings = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
+            # The first name is the one that sentence-transformers writes today.
             write_json(folder / _TRANSFORMER_FILES[0], settings)
         general: dict[str, Any] = {
             "__version__": {name: version(name) for name in ("transformers", "torch")},
@@ -245,7 +246,8 @@ class ModelFormat:
     def _pooling_config(self, width: int) -> dict[str, Any]:
         modes = parse_pooling(self.pooling or "mean")
         config: dict[str, Any] = {"word_embedding_dimension": width}
-        # Flags stand for poolings in the order of the table. Another order needs a list.
+        # Flags do not state an order: their poolings are concatenated in the order of
+        # `POOLING_FLAGS`. Any other order, or a pooling without a flag, needs a list.
         if modes == tuple(mode for mode in POOLING_FLAGS if mode in modes):
             config |= {flag: mode in modes for mode, flag in POOLING_FLAGS.items()}
         else:
@@ -295,8 +297,8 @@ def role_prompt(role: str, prompts: Mapping[str, str], default: str | None) -> d
     for name in ROLES[role]:
         if name in prompts:
             return {"name": name}
-    # A default prompt that is meant for the other role is left out. The default is one of the
-    # prompts, so one of this role has been returned above.
+    # The loop has returned the default prompt if it is meant for this role, as it is one of
+    # ``prompts``. So a default with a name in `ROLES` is meant for the other role, and is left out.
     if any(default in names for names in ROLES.values()):
         return {"prompt": ""}
     return {}
@@ -363,6 +365,7 @@ class ModelFolder:
             path,
             source,
             first=first,
+            # `over_base` replaces the weights and the config of an adapter.
             weights=first,
             modules=modules,
             config=read_object(first / "config.json", {}),
@@ -381,15 +384,15 @@ class ModelFolder:
     def kind(self) -> str:
         """The class of sentence-transformers that opens the folder, even if the folder does not name it."""
         class_name = str(self.general.get("model_type") or SENTENCE_TRANSFORMER)
-        # Older folders of PyLate name "ColBERT", or no class but a prefix of queries. The folders
-        # of ColBERT's authors name none, and have no modules.json.
+        # Older folders of PyLate name the class "ColBERT". Some name no class, but have a prefix for
+        # queries. The folders of ColBERT's authors name no class either, and have no modules.json.
         is_pylate = class_name == "ColBERT" or "query_prefix" in self.general
         is_stanford = not self.modules and self._has_architecture("HF_ColBERT")
         if is_pylate or is_stanford:
             return MULTI_VECTOR
         if self.has_joint_head or self.adapter.get("task_type") == "SEQ_CLS":
             return CROSS_ENCODER
-        # A pooling makes vectors, also from a transformer that config.json names a classifier.
+        # With a pooling, the folder is a bi-encoder, even if config.json names a classifier.
         is_pooled = any(entry.kind == POOLING for entry in self.modules)
         if not is_pooled and self._has_architecture("ForSequenceClassification"):
             return CROSS_ENCODER
@@ -411,8 +414,10 @@ class ModelFolder:
 
         False for an adapter with a joint head, whose base `CrossEncoder` opens.
         """
+        # Without a base, the folder has no adapter_config.json.
         if not self.base or self.has_joint_head:
             return False
+        # A folder with weights of its own needs no base.
         return not any(self.first.glob("model*.safetensors"))
 
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
@@ -453,7 +458,8 @@ class ModelFolder:
             # An adapter has no config of its own. Its base is checked when it is opened.
             if self.config:
                 check_transformer(self.weights, self.config)
-            # `CrossEncoder` opens it, so it has a form, but uses no setting of it.
+            # A form shows that the folder is opened here. `CrossEncoder` uses none of its settings for
+            # a joint model.
             return replace(self, form=ModelFormat())
         if not self.config and (not self.modules or self.modules[0].kind == TRANSFORMER):
             raise InputError(f"{self.weights} is not a model folder: it has no config.json")
@@ -467,12 +473,13 @@ class ModelFolder:
             check_pickles(folder)
             settings = read_object(folder / "config.json", {})
             if folder == self.weights and self.config:
-                # Not the files that macOS adds, such as ._model.safetensors.
+                # The pattern leaves out the hidden files that macOS adds, such as
+                # ._model.safetensors.
                 if not any(folder.glob("[!.]*.safetensors")):
                     # Raises an error that says what is missing.
                     read_tensors(folder)
                 check_transformer(folder, self.config)
-            # Another transformer, such as one of a Router.
+            # The module is another transformer, such as one of a Router.
             elif "model_type" in settings:
                 check_transformer(folder, settings)
             else:
@@ -497,7 +504,8 @@ class ModelFolder:
         while pending:
             folder = pending.pop(0)
             folders.append(folder)
-            # A module of a Router may be a Router too. Its folder is needed, but not its class.
+            # A module of a Router may be a Router too. `_entry` checks that its folder is inside of
+            # this one. It also takes the class, which is not needed here.
             for name in _routes(folder):
                 pending.append(_entry(folder, name, "").folder)
         return list(dict.fromkeys([self.weights, *folders]))
@@ -553,13 +561,14 @@ class ModelFolder:
         """Tells whether the architecture and the kinds and order of all modules are ones that are opened here."""
         kinds = [entry.kind for entry in self.modules]
         if self.kind == CROSS_ENCODER:
-            # 2 is transformers' default.
+            # 2 is transformers' default number of labels.
             labels = self.config.get("id2label") or self.config.get("num_labels") or 2
             count = labels if isinstance(labels, int) else len(labels)
             # An adapter has its own head, so the labels of its base do not count.
             return kinds in ([], [TRANSFORMER]) and (count == 1 or self.is_adapter)
         if self.kind != SENTENCE_TRANSFORMER:
             return False
+        # An encoder-decoder is opened only by a class that holds the encoder alone.
         has_encoder_class = self.config.get("model_type") in ENCODER_CLASSES
         if self.config.get("is_encoder_decoder") and not has_encoder_class:
             return False
@@ -574,7 +583,8 @@ class ModelFolder:
         It applies a chat template to the texts of a plain transformer.
         """
         settings = read_object(self.first / "tokenizer_config.json", {})
-        # Special tokens inside of a text are then split, which is not done here.
+        # With this setting, transformers splits a special token that a text contains. The tokenizers
+        # here do not.
         if settings.get("split_special_tokens"):
             return True
         names = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
@@ -659,9 +669,10 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
 
 
 def _routes(folder: Path) -> dict[str, Any]:
-    """Reads the classes of a Router's modules, by the names of their folders. Other modules have none.
+    """Reads the classes of a Router's modules, by the names of their folders. Returns {} for any other module.
 
-    InputError if they are not listed by name, or one is in the folder of the Router itself.
+    InputError if the modules are not listed by name, or one has the folder of the Router itself,
+    which would then contain itself without end.
     """
     routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
     if not isinstance(routes, dict) or any(folder / name == folder for name in routes):

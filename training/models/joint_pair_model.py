@@ -58,8 +58,8 @@ class JointPairHead(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
-        # u and v have length 1, so the numbers of |u - v| are of the size 1 / sqrt(D), and of about 1
-        # after the scaling. Those of u * v stay smaller.
+        # u and v have length 1, so the numbers of |u - v| are about 1 / sqrt(D), and about 1 after the
+        # scaling. The products u * v stay smaller.
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
         cosine = (u * v).sum(1, keepdim=True)
         return self.scale * cosine + self.shift + self.linear(self.dropout(features))
@@ -121,7 +121,7 @@ class JointPairModel(nn.Module):
         )
         common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second
-        # (B, 1, T, T)
+        # 1 from a token of one sentence to a token of the other, else 0: (B, 1, T, T)
         between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)
         for layer, cross in zip(transformer.encoder.layer, self.cross, strict=True):
             # common + between · cross, (B, H, T, T)
@@ -217,7 +217,8 @@ class PackedPairs(PackedRunner[PairRow]):
         packed, bias = self.pack(texts, rows)
         splits = [texts[i].split for i in chain.from_iterable(rows)]
         split = to_device(torch.tensor(splits), self.device)  # (n,)
-        # The start of the second sentence of each token's pair, (R, W). The sequence 0 is padding.
+        # For each token, where the second sentence of its pair starts, (R, W). Sequence ids count the
+        # pairs from 1. The 0 before the splits is for padding, which has the sequence id 0.
         starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]
         second = (packed.positions >= starts) & (packed.sequence_ids > 0)
         if isinstance(self.scorer, SequenceClassifier):
@@ -228,8 +229,8 @@ class PackedPairs(PackedRunner[PairRow]):
         # Each layer has its own bias, (R, H, W, W).
         biases = [between * cross[:, None, None] for cross in self.scorer.cross.to(between.dtype)]
         if bias is not None:
-            # It separates the pairs of a row; None stands for one pair in each row. It is a tensor,
-            # as `unpadded` is False for a joint model.
+            # This bias keeps the pairs of a row apart. Without it, each row has one pair. It is a
+            # tensor and not `Boundaries`, as `unpadded` is False for a joint model.
             biases = [cast("Tensor", bias) + cross_bias for cross_bias in biases]
         # Positions restart in the second sentence.
         states = self.transformer(packed.ids, packed.positions - second * starts, biases)
@@ -246,7 +247,8 @@ class PaddedPairs(InferenceRunner[PairRow]):
         self.pad_id = pad_id
         self.device = scorer.transformer.device
         # Some networks read the padding, such as XLNet, which scores the last token. They get
-        # deterministic batches, which have pairs of one length.
+        # deterministic batches, which have pairs of one length. Without two samples to compare, the
+        # network is assumed not to read padding.
         dtype = scorer.transformer.dtype
         self.deterministic = len(samples) > 1 and self.reads_padding(samples, dtype)
 

@@ -104,6 +104,7 @@ def _row_products(u: csr_matrix, v: csr_matrix) -> np.ndarray:
 def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch: Any) -> Ranking:
     """Finds for each row of (Q, V) the rows of (N, V) with the highest dot products, among those above zero."""
     columns = documents.T.tocsr()  # (V, N)
+    # The number of queries at a time.
     size = max(1, PRODUCTS // max(1, documents.shape[0]))
     ranking = []
     for start in steps(range(0, queries.shape[0], size), **watch):
@@ -147,7 +148,7 @@ class TfIdf(SparseModel):
     def weigh(
         self, queries: Sequence[str], documents: Sequence[str], **watch: Any
     ) -> tuple[csr_matrix, csr_matrix]:
-        """Computes the weights of both, fitted on all of them."""
+        """Computes the weights of the queries and of the documents, fitted on all these texts."""
         matrix = self.encode_sparse([*queries, *documents], **watch)
         return matrix[: len(queries)], matrix[len(queries) :]
 

@@ -82,8 +82,8 @@ def quiet() -> Iterator[None]:
 def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     """Opens the parts of an encoder. InputError if the folder is not an encoder, or a part cannot be opened."""
     form = own_form(name, folder)
-    # The cross-encoder of an adapter or of a run is refused. Of any other one, the transformer is
-    # opened without its head.
+    # A cross-encoder that is an adapter, or that a run trained, is refused. Any other cross-encoder
+    # is opened as a transformer without its head.
     if folder.is_cross_encoder and (folder.adapter or name.run_id):
         raise InputError(
             f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder"
@@ -158,7 +158,7 @@ def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
 
 
 def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
-    """Opens the fast tokenizer in ``folder``. It returns the ids of tokenizer.json. InputError if that fails."""
+    """Opens the fast tokenizer in ``folder``, with the ids of tokenizer.json if it exists. InputError if that fails."""
     with importing:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
         from transformers.utils import is_sentencepiece_available
@@ -204,7 +204,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
             f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again"
         )
     # `PairBatch.token_types` computes the types of tokens from the split of a pair: 0 for the first
-    # text, then 1.
+    # text, then 1. The types of a text alone, followed by the types of a pair, must be in this order.
     types = tokenizer.backend_tokenizer.encode("a").type_ids
     types += tokenizer.backend_tokenizer.encode("a", "a").type_ids
     if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):
@@ -230,18 +230,18 @@ def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedToke
 
     if not (path / TOKENIZER).is_file():
         return tokenizer
-    file = unpadded(Tokenizer.from_file(str(path / TOKENIZER)))
-    if _read_probe(tokenizer.backend_tokenizer) == _read_probe(file):
+    file_tokenizer = unpadded(Tokenizer.from_file(str(path / TOKENIZER)))
+    if _read_probe(tokenizer.backend_tokenizer) == _read_probe(file_tokenizer):
         return tokenizer
     log.warning(_BY_FILE, path.name, "does not follow")
-    vocabulary = file.get_vocab()
+    vocabulary = file_tokenizer.get_vocab()
     special_tokens = {}
     for name, token in tokenizer.special_tokens_map.items():
-        # The model has no embedding for a token that only the class defines, such as a default.
+        # A special token that only the class defines, by default, has no embedding in the model.
         if name.endswith("_token") and token in vocabulary:
             special_tokens[name] = token
     return PreTrainedTokenizerFast(
-        tokenizer_object=file,
+        tokenizer_object=file_tokenizer,
         model_max_length=tokenizer.model_max_length,
         padding_side=tokenizer.padding_side,
         truncation_side=tokenizer.truncation_side,
@@ -297,13 +297,13 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     # `ModelFolder.of` adds the config of the base, `ModelFolder.read` does not.
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
+    # The code here relies on transformers' defaults of these settings, whatever config.json states.
     options = {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
     architectures = folder.config.get("architectures") or [""]
     base_has_head = str(architectures[0]).endswith("ForSequenceClassification")
     is_adapted_head = folder.is_adapter and is_classifier
     if is_adapted_head and not base_has_head:
-        # The adapter has the weights of the head. sentence-transformers opens it with one label
-        # too.
+        # The adapter has the weights of the head, which has one label, as in sentence-transformers.
         options["num_labels"] = 1
     try:
         backbone, report = opener.from_pretrained(
@@ -337,13 +337,14 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         if "auto_map" in folder.config:
             advice = "it needs code of its own"
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
+    # The names of the layers that have weights. The dot keeps layer.1 apart from layer.10.
     layers = set()
     for name, _ in backbone.named_parameters():
         layer, _, _ = name.removeprefix(prefix).rpartition(".")
-        # The dot keeps layer.1 apart from layer.10.
         layers.add(f"{layer}.")
     for name in report["unexpected_keys"]:
-        # A layer computes something else without its bias, scale or adapter.
+        # Weights of other modules, such as a head, may be left out. A layer without its bias, scale
+        # or adapter would compute something else.
         if name.removeprefix(prefix).startswith(tuple(layers)):
             raise InputError(
                 f"{path} has the weights {name}, which that layer does not read: save the model merged"

@@ -73,10 +73,11 @@ class LateInteraction(TokenModel, Retriever):
 
     def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
-        # `copy.copy` and `STModel.load` make one without a name.
+        # Only the base class looks for the kind. `copy.copy` and `STModel.load` make an object of a
+        # subclass, without a name.
         if cls is not LateInteraction:
             return super().__new__(cls)
-        opener = find_opener(ModelName.parse(name), home)[0]
+        opener, _ = find_opener(ModelName.parse(name), home)
         model_class = opener.model_class
         is_own_kind = issubclass(model_class, LateInteraction)
         return super().__new__(model_class if is_own_kind else MaxSim)
@@ -153,6 +154,7 @@ class LateInteraction(TokenModel, Retriever):
         tokens of the document. The result is not symmetric.
         """
         model = copy.copy(self)
+        # Only this direction is scored, and special tokens are kept.
         model.is_symmetric = False
         scores = np.empty((len(queries), len(documents)), dtype=np.float32)
         encoded = model.encode_query(queries)
@@ -231,13 +233,14 @@ class MaxSim(LateInteraction):
         for text in self.encoder.token_vectors(sentences):
             rows = []
             for row, word in enumerate(text.words):
-                # Special tokens belong to no word.
+                # A special token belongs to no word. A symmetric score leaves special tokens out.
                 if word is not None or not self.is_symmetric:
                     rows.append(row)
             if rows:
                 tokens = [text.tokens[row] for row in rows]
                 hidden = normalize_rows(text.hidden[rows])
             else:
+                # A text without tokens gets one zero vector, as `_scores` needs one.
                 tokens = [""]
                 hidden = np.zeros((1, text.hidden.shape[1]), np.float32)
             # Words and offsets are not needed to compare tokens.

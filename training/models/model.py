@@ -278,7 +278,7 @@ class PairModel(Model):
         results = np.concatenate(scores)
         if not convert_to_tensor:
             return results
-        # Importing it takes seconds, and some models compute without it.
+        # torch takes seconds to import, and some models compute without it.
         import torch
 
         return torch.from_numpy(results)
@@ -461,7 +461,7 @@ class VectorModel(Model, Retriever):
         The folder's prompts for queries and documents are used, unless the model's name states a
         prompt.
         """
-        # It imports torch, which takes seconds.
+        # The module imports torch, which takes seconds.
         from training.search import SearchIndex
 
         query_model = self
@@ -546,6 +546,7 @@ class VectorModel(Model, Retriever):
 def sample_weights(module: Any, most: int) -> Iterator[tuple[str, np.ndarray]]:
     """Yields fewer than 2 · ``most`` numbers of each parameter of a module of PyTorch, with its name."""
     for name, tensor in sorted(module.state_dict().items()):
+        # The step is rounded down, so there may be nearly twice as many numbers.
         step = max(1, tensor.numel() // most)
         sample = tensor.reshape(-1)[::step]
         yield f"{name} {tuple(tensor.shape)}", sample.float().cpu().numpy()
@@ -682,6 +683,7 @@ def opener_of(name: ModelName | str, home: str | Path | None = None) -> Opener:
     with suppress(InputError):
         opener, _ = find_opener(ModelName.parse(name), home, fetch=False)
         return opener
+    # The last kind, `Encoder`, claims every folder.
     return OPENERS[-1]
 
 

@@ -184,8 +184,9 @@ class EncoderParts(NamedTuple):
 def activation_named(name: str) -> nn.Module:
     """Makes the activation of torch.nn with this name, such as torch.nn.modules.activation.Tanh.
 
-    Nothing is imported from a path in a file: only the last part is looked up, among the
-    activations of torch.nn. InputError if torch.nn does not have it, or it needs arguments.
+    Nothing is imported from a path in a file. The last part of the name is looked up among the
+    activations of torch.nn, and the part before it must be one of the modules that have them.
+    InputError if torch.nn does not have the activation, or it needs arguments.
     """
     module, _, class_name = name.rpartition(".")
     activation: Any = getattr(nn, class_name, None)

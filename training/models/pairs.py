@@ -116,8 +116,9 @@ class PairTokenizer:
         if not self.separately:
             parts = [(self._part(a), self._part(b)) for a, b in pairs]
             for encoding in self._rust.encode_batch_fast(parts):
-                # The first text and its special tokens have the type 0. Scorers that read both
-                # texts together need the split for the types of tokens only.
+                # The first text and its special tokens have the type 0. A tokenizer without types
+                # gives all tokens 0. Then the split is not used, as scorers that read both texts
+                # together only compute the types of tokens from it.
                 split = encoding.type_ids.count(0)
                 rows.append(PairRow(encoding.ids, split, bool(encoding.overflowing)))
             return rows

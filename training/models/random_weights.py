@@ -118,7 +118,7 @@ def random_backbone(
 
 
 def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Tokenizer:
-    """Trains a lower-casing tokenizer like BERT's, with at most ``size`` word pieces (8,192), on the sentences.
+    """Trains a lower-casing tokenizer like BERT's on the sentences, with at most ``size`` word pieces (None: 8,192).
 
     Source: Devlin et al. 2019, section 3. The pieces are chosen as in byte pair encoding (Sennrich
     et al. 2016).
@@ -236,6 +236,7 @@ def _choose_words(name: str, texts: Sequence[str], home: str | Path | None) -> W
             raise InputError(
                 f"{name} has no words without GloVe or a run's training data: {error}"
             ) from error
+    # Without GloVe, the words get random vectors.
     vectors = torch.randn(len(words), RANDOM_DIMENSION) * RANDOM_DEVIATION
     source = f"random word vectors, as GloVe is not here: {len(words):,} words of the data"
     return Words(list(words), vectors, source, are_random=True)

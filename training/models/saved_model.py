@@ -52,7 +52,7 @@ class SavedModel(VectorModel):
                     operations |= {node.op for node in function.node_def}
             forbidden = sorted(operations & FORBIDDEN)
             if forbidden:
-                # It becomes one sentence below.
+                # This error becomes an InputError below.
                 raise ValueError(f"it holds {', '.join(forbidden)}")  # noqa: TRY301
             loaded = tensorflow.saved_model.load(str(folder))
             model.call = loaded

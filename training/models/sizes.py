@@ -45,6 +45,7 @@ _LAYER_INDEX = re.compile(r"(?:^|[._])(?:layers?|h|blocks?)\.(\d+)\.")
 def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     """Raises InputError if config.json or the headers of the weights cannot belong to a transformer."""
     for entry in folder.iterdir():
+        # A folder with the name of a file stands for a file that was not copied.
         is_folder = entry.is_dir() and entry.suffix not in FILE_SUFFIXES
         if not entry.is_file() and not is_folder:
             raise InputError(f"{entry} is no file; fetch the model again")
@@ -80,8 +81,9 @@ def check_backbone(folder: Path, backbone: Any) -> None:
 
     base_model = getattr(backbone, "base_model", None)
     embeddings = getattr(base_model, "embeddings", None)
-    # RoBERTa and similar models count positions from the padding token, and BERT's embeddings have
-    # no ``padding_idx``. A plain table, as in Mamba, has no positions.
+    # RoBERTa and similar models count positions from the padding token: ``padding_idx`` of their
+    # embeddings is None if config.json does not name it. BERT's embeddings lack the attribute, and
+    # pass. A plain table of embeddings, as in Mamba, has the attribute, but no positions.
     is_table = isinstance(embeddings, torch.nn.Embedding)
     if getattr(embeddings, "padding_idx", 0) is None and not is_table:
         raise InputError(
@@ -97,7 +99,7 @@ def check_module_sizes(folder: Path) -> None:
         sizes |= dict(_sizes(file, read_object(file, {}), MODULE_SIZES))
     if not sizes:
         return
-    # Not the files that macOS adds, such as ._model.safetensors.
+    # The pattern leaves out the hidden files that macOS adds, such as ._model.safetensors.
     if not any(folder.glob("[!.]*.safetensors")):
         # Raises an error that says what is missing.
         read_tensors(folder)
@@ -114,11 +116,11 @@ def check_module_sizes(folder: Path) -> None:
 def read_shapes(folder: Path) -> dict[str, list[int]]:
     """Reads the shapes of all weights in a folder, by name, from the headers only. InputError if one is damaged."""
     shapes: dict[str, list[int]] = {}
-    # Not the files that macOS adds, such as ._model.safetensors.
+    # The pattern leaves out the hidden files that macOS adds, such as ._model.safetensors.
     for file in sorted(folder.glob("[!.]*.safetensors")):
         try:
             with safe_open(file, "np") as weights:
-                # It cannot be iterated like a dictionary.
+                # ``weights`` cannot be iterated like a dictionary.
                 for name in weights.keys():  # noqa: SIM118
                     shapes[name] = weights.get_slice(name).get_shape()
         except (OSError, SafetensorError) as error:
@@ -137,7 +139,8 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
             )
     for name in ATTENTION:
         attention = settings.get(name)
-        # transformers has flash attention itself, and fetches any other name from the Hub.
+        # transformers has `OWN_ATTENTION` and flash attention itself. It fetches any other name from
+        # the Hub.
         is_flash = str(attention).startswith("flash_attention")
         if attention not in OWN_ATTENTION and not is_flash:
             raise InputError(
@@ -195,7 +198,8 @@ def _check_sizes(
             raise InputError(
                 f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported"
             )
-    # The layers of ALBERT share their weights, and the weights of some models are not numbered.
+    # The layers of ALBERT share their weights, so they cannot be counted. The weights of some models
+    # are not numbered; then only more than `MOST_LAYERS` layers are refused.
     is_shared = "num_hidden_groups" in settings
     most_layers = MOST_LAYERS
     if not is_shared:

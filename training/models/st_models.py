@@ -110,6 +110,7 @@ class STModel(Model):
         opened = cls()
         # transformers' tokenizers change their settings in each call, so threads take turns.
         opened._computing = threading.Lock()
+        # The name of the weights alone; `with_settings` adds the settings to it.
         opened.name = str(parsed.weights)
         opened.dtype = torch_dtype
         opened.source = folder.source
@@ -231,7 +232,8 @@ def open_library(
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
-    # The sizes of the tables of token vectors. Below, `check_tokens` checks the transformers' own.
+    # The numbers of rows of the tables of token vectors, for a model without a transformer. The
+    # tables of transformers are checked below by `check_tokens`.
     sizes = []
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
@@ -242,14 +244,14 @@ def open_library(
         raise InputError(
             f"{folder.path} has {tokens:,} tokens, but vectors for {largest:,} only; fetch it again"
         )
-    # The transformers in it read texts as their tokenizer.json says.
+    # Each transformer in the model gets a tokenizer that reads texts as tokenizer.json says.
     for module in model.modules():
         backbone = getattr(module, "model", None)
         tokenizer = getattr(module, "tokenizer", None)
         if backbone is not None and getattr(tokenizer, "is_fast", False):
             file_tokenizer = as_in_file(tokenizer, folder.first)
             if file_tokenizer is not tokenizer:
-                # The library's property ``tokenizer`` reads it.
+                # The library's property ``tokenizer`` returns the processor.
                 module.processor = file_tokenizer
             check_tokens(folder.path, file_tokenizer, backbone)
     return model
@@ -263,7 +265,7 @@ def check_classes(folder: ModelFolder) -> None:
     from sentence_transformers.util import import_from_string
 
     for name in folder.classes():
-        # The library reads it as a Dense of its own.
+        # The library opens PyLate's Dense as a Dense of its own.
         if name.startswith(PYLATE):
             continue
         try:
@@ -285,6 +287,7 @@ def _check_numbers(folder: ModelFolder, model: Any) -> None:
     transformers fills in missing weights with random numbers.
     """
     backbone = model.transformers_model
+    # Weights in several files, or in the folders of a Router, are not counted.
     if backbone is None or not (folder.weights / WEIGHTS).is_file():
         return
     stored = sum(map(math.prod, read_shapes(folder.weights).values()))
@@ -349,7 +352,8 @@ class STEncoder(STModel, VectorModel):
             log.warning(self.prompt_advice)
             self.prompt_advice = ""
         for part in parts:
-            # The library tokenizes the sentences again, so they stay texts.
+            # The tokens are only counted. The library tokenizes the sentences again, so the rows are
+            # texts.
             chunk = self._tokenizer.chunk(part)
             distinct, _ = numbered(part)
             yield chunk._replace(rows=distinct)
@@ -363,6 +367,7 @@ class STCrossEncoder(STModel, PairModel):
     def _prepare(self, folder: ModelFolder) -> None:
         super()._prepare(folder)
         tokenizer = self.model.tokenizer
+        # The token that explanations put in place of a word.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
         if self.model.num_labels != 1:
             raise InputError(
@@ -452,9 +457,10 @@ class SparseEncoder(STModel, SparseModel):
     def weigh(
         self, queries: Sequence[str], documents: Sequence[str], **watch: Any
     ) -> tuple[csr_matrix, csr_matrix]:
-        """Computes the weights of both, each side with its own prompt of the folder."""
-        weights = self.for_role("document").encode_sparse(documents, **watch)
-        return self.for_role("query").encode_sparse(queries), weights
+        """Computes the weights of queries and of documents, each with the folder's prompt for their role."""
+        # Only the documents report progress.
+        document_weights = self.for_role("document").encode_sparse(documents, **watch)
+        return self.for_role("query").encode_sparse(queries), document_weights
 
     def encode_sparse(
         self,

@@ -51,7 +51,8 @@ def check_growth(tokenizer: Tokenizer) -> None:
     parts: Any = normalizer if isinstance(normalizer, normalizers.Sequence) else [normalizer]
     growth = 1
     for part in parts:
-        # A letter may be replaced by ``content``, or follow ``prepend``.
+        # At worst, ``content`` replaces each letter, and ``prepend`` comes before a text of one
+        # letter.
         text = getattr(part, "content", "") or getattr(part, "prepend", "")
         growth *= max(1, len(text))
     if growth > MOST_GROWTH:

@@ -133,6 +133,7 @@ class SubwordTokenizer(TextTokenizer):
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
         prepared = self._prepare(sentences)
         encodings = self._rust.encode_batch_fast(prepared, add_special_tokens=self._adds_special)
+        # A text without tokens becomes a token of padding, as each text needs one.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         if not self._rust.truncation:
             return ids, []
@@ -167,6 +168,7 @@ class SubwordTokenizer(TextTokenizer):
         """Returns the texts without lone surrogates, and only the beginning of long ones."""
         readable = texts(sentences)
         for row, text in enumerate(readable):
+            # Only long texts are cut, and ASCII has no surrogates.
             if len(text) > SHORT_TEXT or not text.isascii():
                 readable[row] = replace_surrogates(read_part(text, self._rust))
         return readable
@@ -204,6 +206,7 @@ class WordTokenizer(TextTokenizer):
     def _encode(self, text: str) -> WordEncoding:
         encoding = WordEncoding([], [], [], [], False)
         for number, piece in enumerate(re.finditer(r"\S+", text)):
+            # The ids of the known words in the piece.
             for token in self._tokenizer.tokenize(piece.group()):
                 if len(encoding.ids) == self._max_length:
                     return encoding._replace(overflowing=True)
@@ -276,7 +279,7 @@ def rust_copy(
 def are_unknown(
     tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]
 ) -> list[bool]:
-    """Tells for each text whether it has only the unknown token, or white space besides, but is not empty.
+    """Tells for each text whether all of its tokens are unknown or white space. False for an empty text.
 
     A tokenizer of bytes, whose ``unknown_id`` is None, knows all texts.
     """
@@ -299,8 +302,8 @@ def are_unknown(
                 unknown_texts.add(text)
         return unknown_texts
 
-    # Nearly all texts begin with a word that the model knows, and many with the same one. Only the
-    # others are tokenized whole.
+    # Nearly all texts begin with a word that the model knows, and many with the same word. Only a
+    # text with an unknown first word is tokenized whole.
     first_words = ["".join(text.split(maxsplit=1)[:1]) for text in prepared]
     # The first word of an empty text is "".
     unknown_words = find_unknown(set(first_words)) - {""}
@@ -322,7 +325,7 @@ def read_part(text: str, tokenizer: Tokenizer) -> str:
     truncation = tokenizer.truncation
     if len(text) <= SHORT_TEXT or not truncation:
         return text
-    # It reads the end of texts.
+    # This tokenizer keeps the end of a text and not the beginning.
     if truncation["direction"] == "left":
         return text
     size = max(SHORT_TEXT, CHARACTERS_PER_TOKEN * int(truncation["max_length"]))
@@ -332,6 +335,7 @@ def read_part(text: str, tokenizer: Tokenizer) -> str:
         whole_words = beginning.rsplit(maxsplit=1)[0] if beginning.strip() else beginning
         if tokenizer.encode_batch_fast([replace_surrogates(whole_words)])[0].overflowing:
             return whole_words
+        # The beginning has too few tokens to be cut, so a longer one is tried, up to a limit.
         if size >= LONGEST_TEXT:
             return text[:LONGEST_TEXT]
         size = min(4 * size, LONGEST_TEXT)

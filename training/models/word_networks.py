@@ -21,7 +21,7 @@ class WordBackbone(nn.Module):
         super().__init__()
         self.words = words
         self.lstm = lstm
-        # In order.
+        # In the order in which they are applied.
         self.modules_before_pooling = [words] if lstm is None else [words, lstm]
         width = self.modules_before_pooling[-1].get_embedding_dimension()
         # The part of a transformer's config that is used.
@@ -39,7 +39,7 @@ class WordBackbone(nn.Module):
     ) -> SimpleNamespace:
         """Computes hidden states (B, T, H) from token ids (B, T), or their vectors (B, T, D).
 
-        The mask is not 0 for real tokens. None means that all tokens are real.
+        The mask is 0 for padding. None means that nothing is padded.
         """
         hidden = self.words.emb_layer(input_ids) if inputs_embeds is None else inputs_embeds
         if self.lstm is None:
@@ -50,6 +50,7 @@ class WordBackbone(nn.Module):
         # The LSTM leaves out positions that are padding in all texts.
         states = F.pad(states, (0, 0, 0, hidden.shape[1] - states.shape[1]))  # (B, T, H)
         if input_ids is not None:
-            # A text without words gets zeros. Vectors do not tell which of them are padding.
+            # The id 0 is the padding. A text without words is one such token, and gets zeros. With
+            # ``inputs_embeds`` it is not known which tokens are padding.
             states = states * input_ids.ne(0)[..., None]
         return SimpleNamespace(last_hidden_state=states)

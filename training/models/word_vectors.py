@@ -126,7 +126,7 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
             word, *cells = line.rstrip().replace("\t", " ").split(" ")
             is_header = len(cells) == 1 and word.isdigit() and cells[0].isdigit()
             if number == 1 and is_header:
-                # word2vec's numbers of words and dimensions.
+                # A file of word2vec begins with the numbers of words and dimensions.
                 continue
             dimension = len(rows[0]) if rows else len(cells)
             rows.append(_numbers(path, number, cells, dimension))
