@@ -123,7 +123,10 @@ class EventLog:
         return event
 
     def open_trackers(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
-        """Opens the trackers that the config names. InputError if a package is not installed."""
+        """Opens the trackers that the config names. InputError if a package is not installed.
+
+        ``step`` is the step that the run is resumed from, None for a new run.
+        """
         # Trackers print messages, but the standard output is for the answer of a command.
         with redirect_stdout(sys.stderr):
             for name in config.report_to:
@@ -135,7 +138,7 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
-        # As in `open_trackers`.
+        # Trackers print messages here too.
         with redirect_stdout(sys.stderr):
             for tracker in self._trackers:
                 tracker.finish()
