@@ -87,6 +87,7 @@ class Calibration:
         return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
+        """Interpolates between ``values`` at the knots."""
         # Equal sentences have the score 5, whatever their gold scores are. A knot that is rounded
         # to 1 is left out, as the knots must ascend to `EQUAL`.
         count = sum(knot < 1 for knot in self.cosines)
