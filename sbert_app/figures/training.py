@@ -164,7 +164,7 @@ def _figure(
     traces: Callable[[Curve], Iterator[go.Scatter]],
     height: int,
 ) -> go.Figure:
-    """A figure over the steps with the traces of all curves, each of which has one entry in the legend."""
+    """A figure over the steps with the traces of all curves. Each curve has one entry in the legend."""
     lines = list(chain.from_iterable(map(traces, curves)))
     names = dict.fromkeys(trace.name for trace in lines)
     # The entry of a run is for its first trace that is not faint.
@@ -234,7 +234,7 @@ def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], li
 def dots(
     shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_name: str = "here"
 ) -> go.Figure:
-    """The variants of an ablation with the results that ship, the results measured here, and those of the paper.
+    """The variants of an ablation with the results that ship, the results measured here, and the paper's results.
 
     The axis is Spearman ρ ×100 on STSb dev. Means have 95% intervals, and the base before training
     has a mark too. A variant without any run has no row. ``here_name`` is the legend entry of the
@@ -243,6 +243,7 @@ def dots(
     here_by_variant = {row.variant: row.summary for row in here}
     rows = []
     summaries_here = []
+    # Without shipped results, the rows are the ones of this machine.
     for row in shipped or here:
         summary = here_by_variant.get(row.variant)
         if row.summary or summary:
