@@ -77,7 +77,8 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
     figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
     values = list(chain.from_iterable(trace.y for trace in figure.data))
     if values and factor == PERCENT:
-        # The range is not small, so that a change of half a point does not look like a cliff.
+        # The range is at least `LEAST_SPAN` points, so that a change of half a point does not look
+        # like a cliff.
         middle = (min(values) + max(values)) / 2
         span = max(1.1 * (max(values) - min(values)), LEAST_SPAN)
         figure.update_yaxes(range=[middle - span / 2, middle + span / 2])

@@ -386,7 +386,7 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
     b = y - (weights * y).sum(axis=1, keepdims=True) / total
     variance_a = (weights * a * a).sum(axis=1)
     variance_b = (weights * b * b).sum(axis=1)
-    # The variance of equal values is not exactly 0, because the sums are rounded.
+    # The computed variance of equal values may be above 0, as the sums are rounded.
     varies_a = variance_a > ROUNDING * (weights * x * x).sum(axis=1)
     varies_b = variance_b > ROUNDING * (weights * y * y).sum(axis=1)
     correlations = np.full(len(weights), np.nan)

@@ -177,7 +177,7 @@ class MatchScores:
             return NO_ESTIMATE._replace(value=threshold)
         replicates = []
         for hits, predicted in self._resampled_counts():
-            # All matches are above the last threshold.
+            # Every pair reaches the last threshold, so its hits are all matches.
             matches = hits[:, -1:]
             f1 = 2 * hits / np.maximum(predicted + matches, 1)
             replicates.append(curve.threshold[f1.argmax(axis=1)])

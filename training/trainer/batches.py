@@ -106,7 +106,8 @@ class LengthGroupedSampler:
                     texts |= self.sentences[row]
                 else:
                     skipped.append(row)
-            # There is room left only if every remaining row shares a sentence with the batch.
+            # There is room left only if every remaining row shares a sentence with the batch. Then
+            # such rows fill it.
             room = size - len(batch)
             batch += skipped[:room]
             # The other skipped rows go back to the front, so the rows stay sorted by length.
@@ -167,7 +168,7 @@ class TokenizedBatches:
 
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
-        # The rows of a batch are negatives of each other, so they must not have a common sentence.
+        # Rows that are negatives of each other should not have a common sentence.
         if uses_batch:
             rows = zip(*self.data.columns, strict=True)
             # Texts that differ only in case or white space count as one sentence.

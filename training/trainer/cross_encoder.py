@@ -108,7 +108,7 @@ class TrainableCrossEncoder:
             if isinstance(opened, PairModel):
                 raise of_the_library(config.base, opened.kind)
             encoder = required(opened, Encoder)
-        # None if the config sets none.
+        # None if the config does not set it.
         max_length = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
             model: Any = JointPairModel(encoder.backbone).to(encoder.device)

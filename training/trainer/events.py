@@ -96,6 +96,7 @@ class EventLog:
         if folder is not None:
             path = folder / "events.jsonl"
             events = []
+            # A new run starts with an empty file.
             if keep_to_step is not None:
                 events = [event for event in read_events(path) if event["step"] <= keep_to_step]
             write_text(path, "".join(_line(event) for event in events))
@@ -220,7 +221,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     from accelerate.tracking import TensorBoardTracker
 
-    # TensorBoard hides the earlier figures from this step on.
+    # TensorBoard hides the figures of later steps, which the interrupted run has written.
     purge_step = None if step is None else step + 1
     tracker = TensorBoardTracker("tensorboard", folder, purge_step=purge_step)
     tracker.start()

@@ -70,7 +70,7 @@ class Preparation:
         # For the random weights of objectives and adapters, and for dropout on a GPU.
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
-        # None for retrieval data. The overlap and the loss need rows like the training data's.
+        # None for retrieval data too: the overlap and the loss need rows like the training data's.
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
@@ -79,8 +79,8 @@ class Preparation:
         device = str(self.accelerator.device)
         encoder, saved_dimension = self._load_encoder(data, device)
         notes = []
-        # The config already names some of the caller's objects. Notes name the optimizer and the
-        # schedule, which it does not.
+        # The config already names some of the caller's objects. It does not name the optimizer and
+        # the schedule, so notes do.
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")
@@ -98,7 +98,7 @@ class Preparation:
             negatives = mined.examples()
             data = [mined.data]
         training, loss_examples = self._with_targets(encoder, data, dev_rows)
-        # The same rows. A teacher has added a note to each data set.
+        # The same rows, with the note that a teacher adds.
         data = [examples.data for examples in training]
 
         tokenized = []
@@ -289,8 +289,8 @@ class Preparation:
             # The token ids whose embeddings are trained: all of them (None) with weight decay, which
             # also changes the embeddings of tokens that do not occur.
             None if config.weight_decay else batches.used,
-            # Each process needs a seed of its own, to drop other units than the others. The factor
-            # 1,000 is arbitrary.
+            # Each process needs a seed of its own, so that it drops different units. The factor 1,000
+            # is arbitrary.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
             num_micro_batches=micro_batches,

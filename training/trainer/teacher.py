@@ -122,7 +122,7 @@ class Teacher:
         # A bi-encoder has several similarities. The student learns the one that it is scored by.
         similarity = self.similarity
         if isinstance(self.model, PairModel):
-            # The scores of a `PairModel` are the only entry.
+            # A `PairModel` has one similarity, the only key.
             [similarity] = similarities[0]
         scores = [np.ascontiguousarray(part[similarity], np.float32) for part in similarities]
         kind = "scores"

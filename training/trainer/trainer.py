@@ -400,8 +400,8 @@ class Trainer:
         new = self._selection(figures)
         old = self._selection(best)
         if old is None:
-            # It is the first evaluation after step 0. Or nothing was measured that selects a model,
-            # so that the last one is kept.
+            # This is the first evaluation after step 0, or no figure was measured that selects a
+            # model. Then the last evaluation is the best.
             return True
         if new is None:
             return False
@@ -423,7 +423,7 @@ class Trainer:
         # No model was saved.
         if self.folder is None or best is None:
             return
-        # Without a name, the dev data has no test split.
+        # ``name`` is None if the dev data has no test split.
         if name is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)

@@ -423,8 +423,8 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
     # language model.
     heads = head_modules(backbone)
     if heads:
-        # Heads get no adapters. `modules_to_save` trains all weights of a module, so the ones of a
-        # language model are selected below.
+        # Heads get no adapters. `modules_to_save` trains all weights of a head. For a language model
+        # they are selected below.
         settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
         settings.modules_to_save = None if is_language_model else heads
     adapted = get_peft_model(cast("Any", backbone), settings)
