@@ -425,7 +425,8 @@ class RunConfig(BaseModel):
                 )
         kinds = {(part.facts.scores_pairs, part.facts.predicts_tokens) for part in self.parts}
         if len(kinds) > 1:
-            # At most one of the kinds is an encoder of sentence vectors, so some part trains another one.
+            # Only one of the kinds can be an encoder of sentence vectors, so at least one part
+            # trains another kind.
             odd = next(part.objective for part in self.parts if not part.facts.trains_vectors())
             raise ValueError(
                 f"{odd} trains another kind of model than the other objectives; train them apart"

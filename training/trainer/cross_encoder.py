@@ -223,8 +223,8 @@ def can_start_joint(encoder: Encoder) -> bool:
         return False
     config = cast("Any", encoder.backbone).config
     folder = encoder.model_format.transformer
-    # Only sentence-transformers writes modules.json, so the encoder was trained to compare sentences.
-    # Its transformer may be in a subfolder.
+    # Only sentence-transformers writes modules.json, so the encoder was trained to compare
+    # sentences. Its transformer may be in a subfolder.
     is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
     return is_trained and getattr(config, "model_type", None) in ARCHITECTURES
 
@@ -259,6 +259,7 @@ class PairEvaluator:
         self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
+        # There is no eval data. The pairs of eval data always have targets.
         if self.examples is None or self.examples.targets is None:
             return {}
         data = self.examples.data

@@ -104,11 +104,14 @@ class EventLog:
             self.evaluations += [event for event in events if event["kind"] == "eval"]
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
-        """Writes an event with the time, non-finite numbers as null. The callback gets it, the trackers its figures."""
+        """Writes an event with the time, and with non-finite numbers as null.
+
+        Passes it to the callback, and its figures to the trackers.
+        """
         event: Event = {"t": round(time.time(), 3), "step": step, "kind": kind}
         for key, value in values.items():
-            is_infinite = isinstance(value, float) and not math.isfinite(value)
-            event[key] = None if is_infinite else value
+            is_non_finite = isinstance(value, float) and not math.isfinite(value)
+            event[key] = None if is_non_finite else value
         if kind == "eval":
             self.evaluations.append(event)
         try:

@@ -203,6 +203,7 @@ class MaskedReplica(Replica):
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(self.device, non_blocking=True)
 
+        # The rows are token ids, as the module looks up all word embeddings.
         return MicroBatch(
             move(torch.from_numpy(inputs)),
             None if batch.mask is None else move(batch.mask),
@@ -214,7 +215,7 @@ class MaskedReplica(Replica):
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
-        # The hook `_keep_masked` reads the positions in this thread, and leaves a single row, of the
+        # The hook `_keep_masked` reads the positions in this thread. It leaves a single row, of the
         # masked tokens.
         _thread.masked = batch.masked
         with use_generator(batch.generator):

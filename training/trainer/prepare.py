@@ -286,11 +286,11 @@ class Preparation:
         return TrainingModel(
             encoder,
             objectives,
-            # The token ids whose embeddings are trained: all of them (None) with weight decay, which
-            # also changes the embeddings of tokens that do not occur.
+            # The token ids whose embeddings are trained. With weight decay they are all trained
+            # (None), as it also changes the embeddings of tokens that do not occur.
             None if config.weight_decay else batches.used,
-            # Each process needs a seed of its own, so that it drops different units. The factor 1,000
-            # is arbitrary.
+            # Each process needs a seed of its own, so that it drops different units. The factor
+            # 1,000 is arbitrary.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
             num_micro_batches=micro_batches,

@@ -363,7 +363,7 @@ class Trainer:
             # With several processes the others would wait for one that has stopped here.
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
-            # Only the first evaluation returns them, for the checkpoint.
+            # Only the first evaluation returns cosines, which the checkpoint keeps.
             progress.cosines = measured.pop("cosines", progress.cosines)
             measured |= self.extras.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}

@@ -334,6 +334,8 @@ class Loss(nn.Module):
         super().__init__()
         self.objectives = [objectives] if isinstance(objectives, Objective) else objectives
         self.dims = tuple(sorted(dims, reverse=True))
+        # An objective that compares the model's own output gets normalised vectors if that output
+        # is normalised.
         self.normalizes = [normalizes and objective.takes_output for objective in self.objectives]
         for part, objective in enumerate(self.objectives):
             for name, weights in vars(objective).items():
@@ -423,8 +425,8 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
     # language model.
     heads = head_modules(backbone)
     if heads:
-        # Heads get no adapters. `modules_to_save` trains all weights of a head. For a language model
-        # they are selected below.
+        # Heads get no adapters. `modules_to_save` trains all weights of a head. For a language
+        # model they are selected below.
         settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
         settings.modules_to_save = None if is_language_model else heads
     adapted = get_peft_model(cast("Any", backbone), settings)
