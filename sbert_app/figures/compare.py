@@ -128,7 +128,7 @@ def word_map(attribution: Attribution) -> go.Figure:
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
     """A heat map of the similarities (N, N) of all sentences."""
     n = len(labels)
-    # The labels of more sentences would make a large figure.
+    # The labels of more than 150 sentences would make a large figure.
     names = None
     hover = "line %{y} × line %{x}: %{z:.3f}"
     if n <= 150:

@@ -214,7 +214,7 @@ def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
     figure = go.Figure()
     middles = ((SIMILARITY_BINS[:-1] + SIMILARITY_BINS[1:]) / 2).round(3).tolist()
     hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
-    # There are at most three labels: two, or those of entailment data.
+    # There are at most three labels, as in entailment data.
     colours = ("blue", "orange", "vermillion")
     for (label, values), colour in zip(by_label.items(), colours, strict=False):
         # Similarities outside of the bins count in the bins at the ends.
@@ -273,9 +273,10 @@ def quality_and_size(table: CostTable) -> go.Figure:
 def reliability(
     bins: Sequence[tuple[float, float, int]], pairs: str, model: ModelName
 ) -> go.Figure:
-    """Plots mean gold score against mean predicted score for bins (predicted, gold, count) of ``pairs``.
+    """Plots mean gold score against mean predicted score for bins (predicted, gold, count).
 
-    The points of a perfect calibration are on the diagonal.
+    ``pairs`` is the name of the data in words. The points of a perfect calibration are on the
+    diagonal.
     """
     figure = add_scatter(go.Figure(), [0, 5], [0, 5], "grey", line_dash="dot", line_width=1)
     predicted, gold, counts = zip(*bins, strict=True)

@@ -166,6 +166,7 @@ def map_figure(data: MapData) -> go.Figure:
     # The map is as high as its frame.
     apply_style(figure, None, alt)
     figure.update_layout(
+        # assets/downloads.js reads the number of points: a map with many is not saved as vectors.
         meta={"alt": alt, "points": count * len(data.maps)},
         uirevision=data.key,
         hoverlabel={
@@ -214,9 +215,11 @@ def _legend(data: MapData) -> dict[str, Any]:
     legend = {**LEGEND, "tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}}
     if names and len(data.maps) == 1:
         legend |= {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"}
+        # The width of the longest entry, estimated from its characters.
         right += SYMBOL + math.ceil(CHARACTER * max(map(len, names)))
     elif names:
         legend |= {"y": -0.02, "yanchor": "top", "maxheight": LEGEND_HEIGHT}
+        # The width of all entries in one line, which is then broken into lines.
         width = sum(SYMBOL + CHARACTER * len(name) for name in names)
         bottom = min(LEGEND_HEIGHT, LINE * math.ceil(width / LEGEND_WIDTH)) + 2 * MARGIN
     margin = {"l": MARGIN, "r": right, "t": 28, "b": bottom, "autoexpand": False}
@@ -248,6 +251,7 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
         x_axis = {**hidden, "range": horizontal, "domain": _domain(panel, len(data.maps))}
         y_axis = {**hidden, "range": vertical, "anchor": f"x{suffix}"}
         figure.update_layout({f"xaxis{suffix}": x_axis, f"yaxis{suffix}": y_axis})
+        # The names of fine regions have depth 1. assets/explore.js shows them after zooming in.
         for (x, y), text, depth in names_of_map:
             annotation = {
                 "x": x,
@@ -269,6 +273,7 @@ def _add_scenes(figure: go.Figure, data: MapData) -> None:
     for panel, names_of_map in enumerate(data.names or [[]] * len(data.maps)):
         annotations = []
         for (x, y, z), text, depth in names_of_map:
+            # Coarse regions have depth 0.
             if not depth:
                 name = short_label(text, NAME_LENGTH)
                 annotations.append({"x": x, "y": y, "z": z, "text": name, **NAME_STYLE})
@@ -283,7 +288,7 @@ def _add_scenes(figure: go.Figure, data: MapData) -> None:
 
 
 def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
-    """The name of each group at its most central point, the largest group first."""
+    """The name of each group, except for OTHER and BLANK, at its most central point, the largest group first."""
     sizes = np.bincount(labels.groups, minlength=len(labels.names))
     names = []
     for group in np.argsort(-sizes, kind="stable").tolist():
@@ -416,7 +421,7 @@ def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> L
     if BLANK in counts:
         names.append(BLANK)
     group_of = {name: group for group, name in enumerate(names)}
-    # Only if there is OTHER, some values have no group of their own.
+    # If OTHER is not a group, every value has its own group, and the 0 is not used.
     other = group_of.get(OTHER, 0)
     groups = np.array([group_of.get(value, other) for value in values], dtype=np.int32)
     return Labels(title, names, groups)

@@ -79,7 +79,8 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
     figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
     values = list(chain.from_iterable(trace.y for trace in figure.data))
     if values and factor == PERCENT:
-        # The range is not small, so that a change of half a point does not look like a cliff.
+        # The range is at least `LEAST_SPAN` points, so that a change of half a point does not look
+        # like a cliff.
         middle = (min(values) + max(values)) / 2
         span = max(1.1 * (max(values) - min(values)), LEAST_SPAN)
         figure.update_yaxes(range=[middle - span / 2, middle + span / 2])
@@ -166,7 +167,7 @@ def _figure(
     traces: Callable[[Curve], Iterator[go.Scatter]],
     height: int,
 ) -> go.Figure:
-    """A figure over the steps with the traces of all curves, each of which has one entry in the legend."""
+    """A figure over the steps with the traces of all curves. Each curve has one entry in the legend."""
     lines = list(chain.from_iterable(map(traces, curves)))
     names = dict.fromkeys(trace.name for trace in lines)
     # The entry of a run is for its first trace that is not faint.
@@ -236,7 +237,7 @@ def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], li
 def dots(
     shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_name: str = "here"
 ) -> go.Figure:
-    """The variants of an ablation with the results that ship, the results measured here, and those of the paper.
+    """The variants of an ablation with the results that ship, the results measured here, and the paper's results.
 
     The axis is Spearman ρ ×100 on STSb dev. Means have 95% intervals, and the base before training
     has a mark too. A variant without any run has no row. ``here_name`` is the legend entry of the
@@ -245,6 +246,7 @@ def dots(
     here_by_variant = {row.variant: row.summary for row in here}
     rows = []
     summaries_here = []
+    # Without shipped results, the rows are the ones of this machine.
     for row in shipped or here:
         summary = here_by_variant.get(row.variant)
         if row.summary or summary:

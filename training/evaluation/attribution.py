@@ -186,7 +186,8 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
         if is_special:
             text = vectors.tokens[first]
         stripped = text.strip()
-        # The offsets in the sentence, after the prompt and the spaces before the word.
+        # The offsets in the sentence, after the prompt and the spaces before the word. They stay 0
+        # for a special token, and for a word of the prompt.
         place = 0
         length = 0
         if not is_special and end > prompt_length:
@@ -262,6 +263,7 @@ def leave_one_out(
     model: Model, a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]
 ) -> WordAttribution:
     """Computes the decrease of the score without each word, with all pairs in one batch."""
+    # Special tokens and the words of a prompt cannot be left out.
     words_a = words_in_text(words_a)
     words_b = words_in_text(words_b)
     # The first score is the one of the whole sentences.

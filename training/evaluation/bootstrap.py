@@ -98,8 +98,8 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     if rows.max() < 2:
         return 1.0
     # The more rows a sentence has, the closer the figure follows them. As in the jackknife, their
-    # influence is enlarged by their share. The share is limited, because a sentence in all rows
-    # would have no influence left.
+    # influence is enlarged by their share. The share is limited, as the divisor would be 0 for a
+    # sentence in all rows.
     enlarged = 1 / (1 - np.minimum(rows / len(keys), MOST_OF_ROWS))
     # The products of the influences of all rows that share a sentence. Equal pairs share two
     # sentences and count once.
@@ -172,6 +172,7 @@ def correlation(
 ) -> Statistic:
     """Computes Spearman's or Pearson's correlation of x (N,) and y (N,); NaN if either is constant."""
     value = CORRELATIONS[statistic](x, y)
+    # The influence function is N times how far a row moves the figure.
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
     replicates = bootstrap_replicates(x, y, statistic, resamples)
     return Statistic(value, replicates, influence, keys, limits=(-1.0, 1.0))
@@ -219,6 +220,7 @@ def bootstrap_interval(
     factor = dependence(influence, keys)
     if len(x) >= ASYMPTOTIC_FROM:
         z = np.arctanh(value)
+        # The derivative of arctanh is 1 / (1 - r²).
         error = factor * influence.std() / np.sqrt(len(x)) / (1 - value**2)
         low, high = np.tanh([z - NORMAL_975 * error, z + NORMAL_975 * error])
         return Interval(float(low), float(high), f"Fisher z{allowance}")
@@ -256,6 +258,7 @@ def _z_and_error(
         b = _standardized(y, weights, total)
         r = (weights * a * b).sum(axis=1, keepdims=True) / total
         influence = a * b - r * (a**2 + b**2) / 2
+        # The derivative of arctanh is 1 / (1 - r²).
         error = np.sqrt((weights * influence**2).sum(axis=1)) / total[:, 0] / (1 - r[:, 0] ** 2)
         return np.arctanh(np.clip(r[:, 0], -1, 1)), error
 
@@ -283,7 +286,8 @@ def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
     r = float((a * b).mean())
     if statistic == "pearson":
         return a * b - r * (a * a + b * b) / 2
-    # The influences on the mean of a b, and on the sum of the means of a² and b².
+    # In the influence function a pair raises the ranks of all higher values by n, and so their a or
+    # b by n / std. The influences on the mean of a b, and on the sum of the means of a² and b²:
     product = a * b + n / std_x * _above(x, b) + n / std_y * _above(y, a)
     squares = a * a + b * b + 2 * n / std_x * _above(x, a) + 2 * n / std_y * _above(y, b)
     influence = product - r * squares / 2
@@ -382,6 +386,7 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
     b = y - (weights * y).sum(axis=1, keepdims=True) / total
     variance_a = (weights * a * a).sum(axis=1)
     variance_b = (weights * b * b).sum(axis=1)
+    # The computed variance of equal values may be above 0, as the sums are rounded.
     varies_a = variance_a > ROUNDING * (weights * x * x).sum(axis=1)
     varies_b = variance_b > ROUNDING * (weights * y * y).sum(axis=1)
     correlations = np.full(len(weights), np.nan)

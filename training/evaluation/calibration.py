@@ -87,6 +87,7 @@ class Calibration:
         return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
+        """Interpolates between ``values`` at the knots."""
         # Equal sentences have the score 5, whatever their gold scores are. A knot that is rounded
         # to 1 is left out, as the knots must ascend to `EQUAL`.
         count = sum(knot < 1 for knot in self.cosines)
@@ -185,7 +186,7 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
         # The pairs of the knot and of its neighbours.
         near = np.concatenate(groups[max(0, number - 1) : number + 2])
         bands.append(score + np.percentile(errors[near], BAND, method="weibull"))
-    # The limits never decrease either.
+    # Like the curve, the limits never decrease.
     limits = np.maximum.accumulate(np.array(bands).clip(0, TOP_SCORE))  # (knots, 2)
     low, high = limits.T
     return Calibration(_rounded(knots, 5), _rounded(scores), _rounded(low), _rounded(high))

@@ -129,7 +129,8 @@ class MatchScores:
                 sums = (gained * hits / np.maximum(predicted, 1)).sum(axis=1)
                 replicates.append(sums / hits[:, -1])
         # A matching pair adds the precision at its score. Every pair lowers the precision of all
-        # matches with equal or lower scores, and a matching pair also raises it.
+        # matches with equal or lower scores, and a matching pair also raises it. A matching pair
+        # also adds 1 to the number that the sum is divided by, so the average is subtracted.
         place = np.searchsorted(-curve.threshold, -self.scores)  # (N,), in the curve
         share = np.diff(curve.hits, prepend=0) / curve.predicted  # (T,)
         raised = _sums_from(share)[place]
@@ -153,6 +154,7 @@ class MatchScores:
         # a binomial interval. In samples of 20 pairs the bootstrap's percentile interval contains
         # the true figure in only 56 to 84% of the cases. From 1,000 pairs on Wilson's interval
         # contains it in 92 to 93%, and the bootstrap's is better.
+        # Matches that share sentences count for less.
         effective = int(self.matches.sum()) / self.effect
         low, high, _ = wilson_interval(estimate.value * effective, effective)
         return Estimate(estimate.value, low, high)
@@ -175,7 +177,9 @@ class MatchScores:
             return NO_ESTIMATE._replace(value=threshold)
         replicates = []
         for hits, predicted in self._resampled_counts():
-            f1 = 2 * hits / np.maximum(predicted + hits[:, -1:], 1)
+            # Every pair reaches the last threshold, so its hits are all matches.
+            matches = hits[:, -1:]
+            f1 = 2 * hits / np.maximum(predicted + matches, 1)
             replicates.append(curve.threshold[f1.argmax(axis=1)])
         # Shared sentences widen the interval of the threshold as much as the one of its F1.
         above = self.scores >= threshold
@@ -199,10 +203,11 @@ class MatchScores:
         predicted = self.curve.predicted
         best = None
         # The number of pairs above a threshold. It is a float, as it grows by 5%.
-        above = float(_fewest(precision))
+        above = float(_fewest_to_pass(precision))
         while above <= len(self.scores):
             # The highest threshold with at least this many pairs.
             place = int(np.searchsorted(predicted, int(above)))
+            # The numbers of independent pairs: pairs that share sentences count for less.
             effect = self._effect_above(int(predicted[place]))
             hits = self.curve.hits[place] / effect
             misses = predicted[place] / effect - hits
@@ -257,7 +262,7 @@ class MatchScores:
         of the best threshold succeed in nine of ten samples. It is 0 if that is more than 20 times
         as many pairs as there are, as the precision is out of reach.
         """
-        fewest = _fewest(precision)
+        fewest = _fewest_to_pass(precision)
         # The numbers of independent pairs: pairs that share sentences count for less.
         above = self.curve.predicted / self.effect
         hits = self.curve.hits / self.effect
@@ -305,6 +310,7 @@ class MatchScores:
             estimates.append(Statistic(value, replicates, influence, self.keys, SHARE).estimate())
             # Resamples of a share of 0 or 1 cannot differ. F1 is not a share of the pairs.
             if value in (0, 1) and not is_f1:
+                # The number of independent pairs: pairs that share sentences count for less.
                 n = (bottom @ rows).sum() / self.effect
                 low, high, _ = wilson_interval(value * n, n)
                 estimates[-1] = Estimate(value, low, high)
@@ -325,7 +331,7 @@ def isotonic(scores: np.ndarray, matches: np.ndarray) -> np.ndarray:
     return scipy.optimize.isotonic_regression(shares, weights=counts).x[place]
 
 
-def _fewest(precision: float) -> int:
+def _fewest_to_pass(precision: float) -> int:
     """Returns the least number of pairs that passes the test of a precision, if all of them match."""
     return int(np.ceil(np.log(TEST_ERROR) / np.log(precision)))
 

@@ -145,7 +145,7 @@ def _adapter(
     done = 0
 
     class Adapter(base):
-        """Encodes mteb's batches with the folder's prompt for their side. mteb computes the similarities."""
+        """Encodes mteb's batches with the folder's prompts of queries and documents. mteb computes the similarities."""
 
         model = encoder
         mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty(

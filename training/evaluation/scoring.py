@@ -99,6 +99,7 @@ def row_scores(
         for a, b in pairs:
             texts += zip(columns[a], columns[b], strict=True)
         scores = model.score(texts, on_progress, should_stop)
+        # A cross-encoder computes a sentence again in each of its pairs.
         report.sentences = 2 * len(set(texts))
         report.seconds = time.perf_counter() - started
         return [{SCORE: part} for part in np.split(scores, len(pairs))]
@@ -147,6 +148,7 @@ def score(
             f"score takes a DataFrame and then a model; its first argument is a {type(frame).__name__}"
         )
     values = {str(column): frame[column] for column in frame.columns}
+    # The cells of all columns, and what the columns are.
     cells, reading = read_cells(values, "DataFrame", columns)
     pair = reading.pair()
     scorer = open_model(model, home=home) if isinstance(model, Path | str) else model
@@ -300,7 +302,7 @@ def evaluate(
     notes = []
     if data.kind == LABELLED:
         total = len(data)
-        # The same pairs match as for the objective "contrastive", which an error names.
+        # The same pairs match as for the objective "contrastive". An error names this objective.
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
         # The transform has noted the pairs that it leaves out.
         if len(data) < total:

@@ -248,8 +248,8 @@ def carry_threshold(
 ) -> CarriedThreshold:
     """Transfers ``was_threshold`` of ``was_scores`` (N,) to ``scores`` (N,) of the same pairs.
 
-    The other arguments are as in `decide`. Nothing is tested: the thresholds have the same effect
-    on these pairs.
+    The result has one threshold that accepts as many of these pairs, and one with the same
+    precision on them. Neither is tested. The other arguments are as in `decide`.
     """
     pairs = MatchScores(scores, matches, keys)
     before = MatchScores(was_scores, matches, keys)

@@ -88,7 +88,8 @@ class Classification(Objective):
         u, v = vectors
         classifier = self.classifier
         parts = width(self.concatenation)
-        # The columns for the first d dimensions of each part, (k, parts * d).
+        # u and v may be truncated to the first d dimensions, to train Matryoshka dimensions. The
+        # columns for these dimensions of each part, (k, parts * d):
         weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)
         logits = F.linear(concatenate(u, v, self.concatenation), weight, classifier.bias)
         return F.cross_entropy(logits, required(target))

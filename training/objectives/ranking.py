@@ -78,6 +78,7 @@ class MultipleNegativesRanking(Objective):
         # The candidates of an anchor are the texts of all other columns.
         guess = math.log((columns - 1) * rows)
         if self.symmetric:
+            # The candidates of a positive are the anchors of all rows.
             guess = (guess + math.log(rows)) / 2
         return guess
 
@@ -88,6 +89,7 @@ class MultipleNegativesRanking(Objective):
         anchors, *candidates = (F.normalize(column, dim=1) for column in vectors)
         # (B, B) or (B, 2B); positives on the diagonal
         scores = self.scale * anchors @ torch.cat(candidates).T
+        # The targets are the numbers of the texts (`TEXTS`).
         if target is not None:
             scores = scores.masked_fill(false_negatives(target), -torch.inf)
         positive = torch.arange(len(anchors), device=scores.device)
@@ -154,6 +156,7 @@ class MeanSquaredError(Objective):
 
         F = torch.nn.functional
         target = required(target).to(vectors[0].dtype)
+        # Scores (B,) of a cross-encoder, or vectors (B, C, D) of a bi-encoder.
         if target.ndim == 1:
             u, v = vectors
             return F.mse_loss(F.cosine_similarity(u, v), target)

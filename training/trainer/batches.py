@@ -57,6 +57,7 @@ class LengthGroupedSampler:
         self.lengths = np.asarray(lengths, dtype=np.int64)
         self.batch_size = batch_size
         self.seed = seed
+        # None if rows with common sentences may share a batch.
         self.sentences = sentences
         self.processes = processes
         # An epoch has every row once. With several processes its last step may repeat the first
@@ -105,7 +106,8 @@ class LengthGroupedSampler:
                     texts |= self.sentences[row]
                 else:
                     skipped.append(row)
-            # There is room left only if every remaining row shares a sentence with the batch.
+            # There is room left only if every remaining row shares a sentence with the batch. Then
+            # such rows fill it.
             room = size - len(batch)
             batch += skipped[:room]
             # The other skipped rows go back to the front, so the rows stay sorted by length.
@@ -166,6 +168,7 @@ class TokenizedBatches:
 
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
+        # Rows that are negatives of each other should not have a common sentence.
         if uses_batch:
             rows = zip(*self.data.columns, strict=True)
             # Texts that differ only in case or white space count as one sentence.
@@ -209,7 +212,8 @@ class MixedBatches:
                 random = np.random.default_rng([self.seed, epoch])
                 order = random.permutation(np.repeat(parts, self.steps))
             else:
-                # All parts have the same number of batches.
+                # The parts take turns. `RunConfig.steps_of_parts` gives all of them the same number
+                # of batches.
                 order = np.tile(parts, self.steps[0])
             self._epoch = (epoch, order)
         order = self._epoch[1]

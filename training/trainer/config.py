@@ -80,8 +80,10 @@ def default_learning_rate(base: str, objective: str | None = None) -> float:
     """Returns the learning rate of a run whose config does not set it."""
     # The name without settings such as ?dtype=float32.
     name = base.partition("?")[0].strip()
+    # A function that was passed to `train` is not in the table.
     if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
-        return LANGUAGE_MODEL_LEARNING_RATES[name.startswith(SCRATCH)]
+        has_random_weights = name.startswith(SCRATCH)
+        return LANGUAGE_MODEL_LEARNING_RATES[has_random_weights]
     return WORD_ENCODER_LEARNING_RATE if name in WORD_ENCODERS else LEARNING_RATE
 
 
@@ -330,7 +332,8 @@ class RunConfig(BaseModel):
             # If every set names an objective, the run needs none. The field has the first of them.
             if all(objectives):
                 values["objective"] = objectives[0]
-            # A tenth of the first set is held out, if it is the user's own data.
+            # A tenth of the first set is held out, if it is the user's own data: in memory
+            # (`is_own`), or a file.
             if "eval_data" not in values and (is_own(data) or data_names[0].exists):
                 values["eval_data"] = HELD_OUT
         base = values.get("base", DEFAULT_MODEL)
@@ -374,7 +377,7 @@ class RunConfig(BaseModel):
                 "patience waits for a better figure on dev data; name some, or leave patience out"
             )
         learner = self.objective_class
-        # Columns have roles if there is a prompt.
+        # The first column has a role only if the config sets a prompt.
         sets_vectors = self.pooling or self.matryoshka_dims or self.role(0)
         if sets_vectors and not learner.trains_vectors():
             raise ValueError(
@@ -422,7 +425,8 @@ class RunConfig(BaseModel):
                 )
         kinds = {(part.facts.scores_pairs, part.facts.predicts_tokens) for part in self.parts}
         if len(kinds) > 1:
-            # At most one of the kinds is an encoder of sentence vectors, so some part trains another one.
+            # Only one of the kinds can be an encoder of sentence vectors, so at least one part
+            # trains another kind.
             odd = next(part.objective for part in self.parts if not part.facts.trains_vectors())
             raise ValueError(
                 f"{odd} trains another kind of model than the other objectives; train them apart"

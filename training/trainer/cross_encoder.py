@@ -108,15 +108,18 @@ class TrainableCrossEncoder:
             if isinstance(opened, PairModel):
                 raise of_the_library(config.base, opened.kind)
             encoder = required(opened, Encoder)
-        longest = config.max_length
+        # None if the config does not set it.
+        max_length = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
             model: Any = JointPairModel(encoder.backbone).to(encoder.device)
             # A joint model keeps the limit of its bi-encoder, to which each sentence is cut alone.
             # A classifier reads both as one sequence, and takes as many tokens as its transformer.
-            longest = longest or encoder.max_length
+            max_length = max_length or encoder.max_length
         else:
             model = classifier_over(encoder, config.seed)
-        return cls(encoder.name, model, encoder.tokenizer, longest, encoder.dtype, encoder.source)
+        return cls(
+            encoder.name, model, encoder.tokenizer, max_length, encoder.dtype, encoder.source
+        )
 
     @classmethod
     def _from_cross_encoder(cls, opened: CrossEncoder, config: RunConfig) -> Self:
@@ -132,6 +135,7 @@ class TrainableCrossEncoder:
             raise InputError(
                 f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out"
             )
+        # The ``transformer`` of a `SequenceClassifier` is the whole model, with its head.
         model: Any = opened.scorer if is_joint else opened.scorer.transformer
         tokenizer = open_tokenizer(ModelFolder.read(opened.folder))
         # A model that was opened in bfloat16 is trained in float32 too. Opening it has turned the
@@ -152,6 +156,7 @@ class TrainableCrossEncoder:
         # The weights in training stay float32, so a copy is converted.
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
+        # The head of a `JointPairModel` stays float32.
         scorer.transformer.to(self.dtype)
         # The probes show whether the scorer reads padding.
         runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id, self.tokenize(PROBES))
@@ -199,7 +204,8 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
             missing, _ = model.base_model.load_state_dict(weights, strict=False)
             # The pooler is part of the head.
             is_whole = all(name.startswith("pooler.") for name in missing)
-            # A decoder's head reads the last token, which padding hides in training.
+            # A decoder's head reads the last token. In training it would read padding, as it gets
+            # word embeddings in place of token ids.
             is_decoder = isinstance(model, GenericForSequenceClassification)
             if is_whole and not is_decoder:
                 return model.to(encoder.device)
@@ -217,8 +223,8 @@ def can_start_joint(encoder: Encoder) -> bool:
         return False
     config = cast("Any", encoder.backbone).config
     folder = encoder.model_format.transformer
-    # Only sentence-transformers writes modules.json, so the encoder was trained to compare sentences.
-    # Its transformer may be in a subfolder.
+    # Only sentence-transformers writes modules.json, so the encoder was trained to compare
+    # sentences. Its transformer may be in a subfolder.
     is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
     return is_trained and getattr(config, "model_type", None) in ARCHITECTURES
 
@@ -253,6 +259,7 @@ class PairEvaluator:
         self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
+        # There is no eval data. The pairs of eval data always have targets.
         if self.examples is None or self.examples.targets is None:
             return {}
         data = self.examples.data

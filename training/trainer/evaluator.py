@@ -71,9 +71,10 @@ class Evaluator:
         sentences = list(dict.fromkeys(chain.from_iterable(columns)))
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
+        # Sentences of other domains, which no run is trained on.
         self.plain_sentences = plain_sentences()
-        # None comes first: the copies of the encoder for the other roles share its inference
-        # weights.
+        # None comes first, as `measure` encodes in this order: the first call prepares the weights
+        # for inference, and the encoders of the other roles share them.
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
         parts = [] if self.data is None else [self.data]
         if loss_examples is not None:

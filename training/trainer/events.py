@@ -96,6 +96,7 @@ class EventLog:
         if folder is not None:
             path = folder / "events.jsonl"
             events = []
+            # A new run starts with an empty file.
             if keep_to_step is not None:
                 events = [event for event in read_events(path) if event["step"] <= keep_to_step]
             write_text(path, "".join(_line(event) for event in events))
@@ -103,11 +104,14 @@ class EventLog:
             self.evaluations += [event for event in events if event["kind"] == "eval"]
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
-        """Writes an event with the time, non-finite numbers as null. The callback gets it, the trackers its figures."""
+        """Writes an event with the time, and with non-finite numbers as null.
+
+        Passes it to the callback, and its figures to the trackers.
+        """
         event: Event = {"t": round(time.time(), 3), "step": step, "kind": kind}
         for key, value in values.items():
-            is_infinite = isinstance(value, float) and not math.isfinite(value)
-            event[key] = None if is_infinite else value
+            is_non_finite = isinstance(value, float) and not math.isfinite(value)
+            event[key] = None if is_non_finite else value
         if kind == "eval":
             self.evaluations.append(event)
         try:
@@ -123,7 +127,10 @@ class EventLog:
         return event
 
     def open_trackers(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
-        """Opens the trackers that the config names. InputError if a package is not installed."""
+        """Opens the trackers that the config names. InputError if a package is not installed.
+
+        ``step`` is the step that the run is resumed from, None for a new run.
+        """
         # Trackers print messages, but the standard output is for the answer of a command.
         with redirect_stdout(sys.stderr):
             for name in config.report_to:
@@ -135,7 +142,7 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
-        # As in `open_trackers`.
+        # Trackers print messages here too.
         with redirect_stdout(sys.stderr):
             for tracker in self._trackers:
                 tracker.finish()
@@ -217,7 +224,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     from accelerate.tracking import TensorBoardTracker
 
-    # TensorBoard hides the earlier figures from this step on.
+    # TensorBoard hides the figures of later steps, which the interrupted run has written.
     purge_step = None if step is None else step + 1
     tracker = TensorBoardTracker("tensorboard", folder, purge_step=purge_step)
     tracker.start()

@@ -67,7 +67,7 @@ class TrainableLanguageModel:
     full_dimension = 1
 
     def __init__(self, encoder: Encoder, model: Any) -> None:
-        """``model`` has the head, and is trained and saved. ``encoder`` has its transformer."""
+        """``model`` is trained and saved with its head. ``encoder`` gives vectors of the same transformer."""
         self.encoder = encoder
         self.backbone = model
         self.name = encoder.name
@@ -76,6 +76,7 @@ class TrainableLanguageModel:
         self.source = encoder.source
         self.device = encoder.device
         self.tokenize = encoder.tokenize
+        # The modules after the pooling: none, as the logits are not pooled.
         self.head = nn.Sequential()
 
     @classmethod
@@ -183,7 +184,7 @@ class MaskedReplica(Replica):
     """A masked language model in training mode. Its vectors are the logits of the masked tokens."""
 
     def __init__(self, model: nn.Module, tokenizer: Any, dtype: torch.dtype) -> None:
-        super().__init__(model, None, dtype)
+        super().__init__(model, embeddings=None, dtype=dtype)
         self.mask_id = int(tokenizer.mask_token_id)
         self.vocabulary_size = len(tokenizer)
         self.pad_id = int(tokenizer.pad_token_id or 0)
@@ -202,6 +203,7 @@ class MaskedReplica(Replica):
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(self.device, non_blocking=True)
 
+        # The rows are token ids, as the module looks up all word embeddings.
         return MicroBatch(
             move(torch.from_numpy(inputs)),
             None if batch.mask is None else move(batch.mask),
@@ -213,7 +215,8 @@ class MaskedReplica(Replica):
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
-        # For the hook `_keep_masked`, which the module calls in this thread. It leaves one row.
+        # The hook `_keep_masked` reads the positions in this thread. It leaves a single row, of the
+        # masked tokens.
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]
@@ -242,6 +245,7 @@ class LanguageModelEvaluator:
     ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
         vector_figures = self.vectors.measure(model.encoder, objective, should_stop)
+        # Without eval data there are no tokens to mask.
         if not self.sentences:
             return vector_figures
         replica = MaskedReplica(model.backbone, model.tokenizer, model.dtype)

@@ -49,6 +49,7 @@ def model_card(config: RunConfig, library: str, **facts: Any) -> str:
     is_cross_encoder = config.objective_class.scores_pairs
     tag = "cross-encoder" if is_cross_encoder else "sentence-similarity"
     task = "text-ranking" if is_cross_encoder else tag
+    # The library may be sbert-lab itself.
     tags = list(dict.fromkeys((library, tag, "sbert-lab")))
     card = ModelCard.from_template(
         ModelCardData(library_name=library, pipeline_tag=task, tags=tags),
@@ -82,8 +83,8 @@ def with_model_index(
     evaluations = []
     if config.eval_data:
         evaluations.append((f"{dev} (chose the checkpoint)", dev, best))
-    if test and config.eval_data:
-        evaluations.append((test["data"], test["data"], test))
+        if test:
+            evaluations.append((test["data"], test["data"], test))
     results = []
     for title, data, figures in evaluations:
         for key, (task, task_name, metric, metric_name) in metrics.items():

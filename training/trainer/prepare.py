@@ -70,18 +70,17 @@ class Preparation:
         # For the random weights of objectives and adapters, and for dropout on a GPU.
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
-        # Retrieval data has no rows like the ones of the training data, which the overlap and the
-        # loss need.
+        # None for retrieval data too: the overlap and the loss need rows like the training data's.
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
             # Transform the joined sets again, so that a sentence of two sets is learned from once.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
-        encoder, dimension = self._load_encoder(data, device)
+        encoder, saved_dimension = self._load_encoder(data, device)
         notes = []
-        # The config shows the objects that it names. Of the others, notes name the optimizer and
-        # the schedule.
+        # The config already names some of the caller's objects. It does not name the optimizer and
+        # the schedule, so notes do.
         for name, words in extras.listed().items():
             if name in UNNAMED:
                 notes.append(f"the {name} is {words}")
@@ -99,7 +98,7 @@ class Preparation:
             negatives = mined.examples()
             data = [mined.data]
         training, loss_examples = self._with_targets(encoder, data, dev_rows)
-        # A teacher has added a note to them.
+        # The same rows, with the note that a teacher adds.
         data = [examples.data for examples in training]
 
         tokenized = []
@@ -130,7 +129,9 @@ class Preparation:
                 facts_of_part = "; ".join([f"{steps:,} batches in an epoch", *rows.notes])
                 data_notes.append(f"{rows.name}, by {part.objective}: {facts_of_part}")
         model = self._model(encoder, data, batches, micro_batches)
-        return Parts(model, batches, evaluator, data, (*data_notes, *notes), negatives, dimension)
+        return Parts(
+            model, batches, evaluator, data, (*data_notes, *notes), negatives, saved_dimension
+        )
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """Loads the parts of the training data in the form that their objectives need, and the evaluation data."""
@@ -285,9 +286,11 @@ class Preparation:
         return TrainingModel(
             encoder,
             objectives,
-            # Weight decay also changes the embeddings of tokens that do not occur.
+            # The token ids whose embeddings are trained. With weight decay they are all trained
+            # (None), as it also changes the embeddings of tokens that do not occur.
             None if config.weight_decay else batches.used,
-            # Each process drops other units. Any number of its own for each seed would do.
+            # Each process needs a seed of its own, so that it drops different units. The factor
+            # 1,000 is arbitrary.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
             num_micro_batches=micro_batches,

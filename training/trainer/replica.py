@@ -122,6 +122,7 @@ class Replica:
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the pooled vectors of a micro-batch."""
         trains_inputs = self.embeddings.weight.requires_grad and torch.is_grad_enabled()
+        # A leaf of the graph, as `CompactEmbedding` returns vectors that are detached.
         inputs = self.embeddings(batch.rows).to(self.dtype).requires_grad_(trains_inputs)
         with use_generator(batch.generator):
             vectors = self.vectors(inputs, batch)
@@ -256,8 +257,8 @@ class CompactEmbedding(nn.Module):
         self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         self._row_of[self.used] = torch.arange(len(self.used), device=device)
-        # torch.nn.Embedding never trains the row of the padding, which some models also use as the
-        # end of a text. No token has the id -1.
+        # torch.nn.Embedding never trains the row of the padding. Some models also use it as the end
+        # of a text, so that it occurs in the data. No token has the id -1.
         padding = -1 if table.padding_idx is None else table.padding_idx
         self._untrained = (self.used == padding).nonzero().flatten()
         self._gradient = torch.zeros_like(self.weight)

@@ -147,9 +147,9 @@ class RunExtras:
     ) -> tuple[str, float] | None:
         """Returns the `selection_metric`, or the figure that the caller has named, negated if lower is better.
 
-        ``first`` is the figure that the objective prefers, if it has one. InputError if the
-        evaluation has no such figure as the caller's. None if it is not finite, or without an
-        evaluation.
+        ``first`` is the figure that the objective prefers, if it has one. None if the figure is not
+        finite, or there was no evaluation. InputError if the figure that the caller has named was
+        not measured.
         """
         name = self.metric_for_best_model
         if name is None or not figures:

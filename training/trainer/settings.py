@@ -39,6 +39,7 @@ def dimensions(value: Any) -> Any:
     """Converts dimensions to a tuple, largest first, without repetition."""
     numbers = set[int]()
     for item in listed(value):
+        # What is not a whole number stays as it is.
         number = whole_number(item)
         if isinstance(item, str) and item.isdigit():
             number = int(item)
@@ -135,7 +136,7 @@ class Setting(NamedTuple):
             *others, last = self.objectives
             users = f"{', '.join(others)} and {last}" if others else last
             text = f"for {users}: {text}"
-        # A help with a comma at its end continues in the error for a number out of range.
+        # Some helps end with a comma, because the error for a number out of range continues them.
         return text[:1].upper() + text[1:].rstrip(",")
 
 
@@ -163,6 +164,7 @@ def describe(name: str, field: FieldInfo) -> Setting:
     kind = {bool: bool, int: int, Whole: int, float: float}.get(annotation, str)
     low = facts.get("ge", facts.get("gt"))
     high = facts.get("le", facts.get("lt", math.inf))
+    # The default in words.
     words = facts.get("words", "")
     if not words and isinstance(field.default, str):
         words = field.default

@@ -55,7 +55,10 @@ class Examples:
 
 
 def own_targets(data: Dataset, target: str | None = None) -> Examples:
-    """Adds the targets of the data itself: labels int64, or gold scores float32 from 0 to 1; or numbers for `TEXTS`."""
+    """Adds the targets of the data itself: labels int64, or gold scores float32 from 0 to 1.
+
+    If the target is `TEXTS`, adds a number for each text, which is the same for equal texts.
+    """
     if target == TEXTS:
         _, inverse = numbered(map(folded, chain.from_iterable(data.columns)))
         return Examples(data, Targets(_by_row(inverse, data)))
@@ -119,7 +122,7 @@ class Teacher:
         # A bi-encoder has several similarities. The student learns the one that it is scored by.
         similarity = self.similarity
         if isinstance(self.model, PairModel):
-            # It has only one.
+            # A `PairModel` has one similarity, the only key.
             [similarity] = similarities[0]
         scores = [np.ascontiguousarray(part[similarity], np.float32) for part in similarities]
         kind = "scores"

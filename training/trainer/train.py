@@ -292,7 +292,7 @@ def _run(
         trainer = make_trainer()
         status, reason = trainer.run()
         result = replace(result, status=status, reason=reason)
-    # The trainer returns after a stop, so this one came while it was made.
+    # `Trainer.run` returns after a stop. This error comes from a stop while the trainer was made.
     except StoppedError:
         result = replace(result, status="stopped")
     except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
@@ -300,6 +300,7 @@ def _run(
         is_unexplained = isinstance(error, RuntimeError) and reason == in_one_line(error)
         # A full disk needs no traceback.
         log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
+        # The status of the given ``result`` is "failed".
         result = replace(result, reason=reason)
     # The caller gets any other error: the input is wrong, or it is a bug.
     except Exception as error:
@@ -332,6 +333,7 @@ def _open_folder(
         if last_state == "finished":
             raise InputError(f"the run in {folder} is finished; there is nothing to resume")
         if is_main:
+            # The process of the run may have been killed while it replaced one of the folders.
             recover(checkpoint)
             recover(folder / "model")
         state = read_checkpoint(checkpoint)

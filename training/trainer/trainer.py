@@ -109,7 +109,7 @@ class Trainer:
         self.total_steps = config.total_steps(self.batches.steps_per_epoch)
         self.eval_every = config.evaluate_every(self.total_steps)
         self.train_event_every = max(1, min(MAX_STEPS_PER_EVENT, self.total_steps // TRAIN_EVENTS))
-        # The time of loading is not part of the first step.
+        # The clock starts anew, as the time of loading is not part of the first step.
         self.meter.end_checkpoint()
         self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
@@ -303,7 +303,7 @@ class Trainer:
         """
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
-        # They belong to the last batches that were done, each to one.
+        # The losses of the last batches that were done, one for each batch.
         for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             if not math.isfinite(loss):
                 rows = self.batches.describe_rows(batch, self.accelerator.process_index)
@@ -338,7 +338,7 @@ class Trainer:
         """Returns the mean loss of each part of the data that had a batch since the last train event."""
         losses = self.progress.losses
         losses_of: dict[int, list[float]] = {}
-        # The losses are of the last batches that were done.
+        # The losses of the last batches that were done, one for each batch.
         for batch, loss in enumerate(losses, start=self.batches_done - len(losses)):
             part, _ = self.batches.part(batch)
             losses_of.setdefault(part, []).append(loss)
@@ -363,7 +363,7 @@ class Trainer:
             # With several processes the others would wait for one that has stopped here.
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
-            # Only the first evaluation returns them, for the checkpoint.
+            # Only the first evaluation returns cosines, which the checkpoint keeps.
             progress.cosines = measured.pop("cosines", progress.cosines)
             measured |= self.extras.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
@@ -400,7 +400,8 @@ class Trainer:
         new = self._selection(figures)
         old = self._selection(best)
         if old is None:
-            # Without a selection metric the last evaluation is the best.
+            # This is the first evaluation after step 0, or no figure was measured that selects a
+            # model. Then the last evaluation is the best.
             return True
         if new is None:
             return False
@@ -419,9 +420,10 @@ class Trainer:
         """Evaluates the best model on the test split of its dev data, if there is one, unless the run is to stop."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
-        # The run may have saved no model, and only the STS benchmark as dev data has a ``name``.
+        # No model was saved.
         if self.folder is None or best is None:
             return
+        # ``name`` is None if the dev data has no test split.
         if name is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)
@@ -447,6 +449,7 @@ class Trainer:
             library,
             training=self.data,
             notes=self.notes,
+            # A `CrossEncoder` has no pooling.
             pooling=getattr(encoder, "pooling", None),
             before=progress.baseline or {},
             best=progress.best or {},

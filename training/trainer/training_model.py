@@ -175,6 +175,7 @@ class TrainingModel(nn.Module):
             # One column, in the order of the micro-batches.
             return TrainingBatch(micro_batches, sizes, None, 1, targets, part)
         device = self.encoder.device
+        # The place of each sentence among the vectors of all micro-batches.
         order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(device)
         sizes = [len(rows) for rows in groups]
         target = None if target is None else target.to(device)
@@ -186,7 +187,8 @@ class TrainingModel(nn.Module):
         Returns the mean loss of each batch (n,) and the norm of the gradient, a scalar, both
         float32.
         """
-        # The first batch overwrites the gradients of the encoder, so only the others are reset.
+        # The first batch overwrites the gradients of the encoder, but adds to the gradients of the
+        # objective and the head.
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
         run_parallel(self.replica.sync_weights(self.num_micro_batches))
@@ -237,6 +239,7 @@ class TrainingModel(nn.Module):
             group = micro_batches[start : start + at_a_time]
             outputs = self._forward(group)
             group_gradients = gradients[start : start + at_a_time]
+            # After the last round, these are the norms of the sum over all rounds.
             norms = self._backward(group, outputs, group_gradients, add or start > 0)
             # Free the gradients of this round, each as large as the model, before the next forward
             # pass.
@@ -331,6 +334,8 @@ class Loss(nn.Module):
         super().__init__()
         self.objectives = [objectives] if isinstance(objectives, Objective) else objectives
         self.dims = tuple(sorted(dims, reverse=True))
+        # An objective that compares the model's own output gets normalised vectors if that output
+        # is normalised.
         self.normalizes = [normalizes and objective.takes_output for objective in self.objectives]
         for part, objective in enumerate(self.objectives):
             for name, weights in vars(objective).items():
@@ -420,6 +425,8 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
     # language model.
     heads = head_modules(backbone)
     if heads:
+        # Heads get no adapters. `modules_to_save` trains all weights of a head. For a language
+        # model they are selected below.
         settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
         settings.modules_to_save = None if is_language_model else heads
     adapted = get_peft_model(cast("Any", backbone), settings)
