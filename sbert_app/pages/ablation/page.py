@@ -274,7 +274,8 @@ def _sweep(
     """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
-    # A new dictionary, without base and steps, which the form sets.
+    # The property makes a new dictionary, which is changed below. It has no base and no steps, as the
+    # form sets both.
     changes: dict[str, Any] = table.changes if table else {}
     # With 0 steps a run takes one epoch, which is the default.
     if steps:
@@ -423,7 +424,7 @@ def plan_of(
     """Renders the work of a sweep, its time, the disk space of its models, and how it differs from the figure.
 
     Args:
-        differences: see `_differences`.
+        differences: the fields that differ from the settings of the figure; None without a figure.
     """
     first = next(iter(estimate.estimates.values()))
     variants = format_count(len(estimate.estimates), "variant")
@@ -478,6 +479,7 @@ def experiment_report(experiment: Experiment) -> Report:
             command += f" --{name.replace('_', '-')} {value}"
         if experiment.values:
             rows = experiment.rows
+            # The figure has no shipped rows.
             result += [plot(figures.dots([], rows)), statistics_of({"here": rows})]
     return Report(
         title,

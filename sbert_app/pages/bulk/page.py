@@ -429,8 +429,8 @@ class _Page:
         """Starts a job and shows its progress.
 
         The job of the example is neither in the list of jobs nor in the address. Without a
-        ``job_id``, the table gets a new job. The number of jobs of a ``visitor`` is limited, but not
-        that of "", which stands for the opening of the page.
+        ``job_id``, the table gets a new job. The number of jobs of a ``visitor`` is limited; "" stands
+        for the opening of the page, which has no limit.
         """
         model, pooling, cross = models
         request = ScoreRequest(
@@ -467,6 +467,7 @@ class _Page:
         self, job: ScoreJob, table: OpenedTable, threshold: float | None
     ) -> Iterator[Update]:
         """Shows the progress of a job, and then its result or its error."""
+        # The address of the page does not name the job of the example.
         address_id = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
@@ -528,7 +529,7 @@ class _Page:
     ) -> Update:
         """Returns the update that shows a table without results. Without ``columns``, its own reading decides."""
         is_example = table.path == EXAMPLE
-        # The first rows are shown until the file is scored, as the example is.
+        # The first rows are unfolded until the file is scored. The example has been scored before.
         is_unfolded = not (is_scored or is_example)
         remark = OF_EXAMPLE if is_example else ""
         return {
@@ -582,7 +583,7 @@ class _Page:
     def _finished(
         self, summary: ScoreSummary, table: OpenedTable, address_id: str, threshold: float | None
     ) -> Update:
-        """Returns the update that shows the results. Without a ``threshold``, the one that the gold scores suggest."""
+        """Returns the update that shows the results, by default at the threshold that the gold scores suggest."""
         report = summary.report
         if threshold is None:
             threshold = results.suggested(report)
@@ -594,7 +595,7 @@ class _Page:
                 figure = figures.label_histogram(report.by_label, threshold)
             plots[self.histogram] = visible(figure)
             plots[self.cut] = macro("bulk/cut")(report.by_label, threshold)
-        # Labels are in the histogram.
+        # The histogram shows labels, so they have no scatter plot.
         if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = visible(figures.scatter(report, gold))

@@ -99,8 +99,8 @@ def agreements(summary: ScoreSummary) -> Markup:
     if report is None:
         return Markup()
     cards = []
-    # Scores on a scale may have a decision, too, but only labels are counted by label, and only they
-    # have these cards in place of a correlation.
+    # Scores on a scale may have a decision, too, but they get the card of their correlation. Only
+    # labels are counted in ``by_label``.
     if report.decision and report.by_label:
         decision = report.decision.decision
         rows = format_count(decision.n, "row")

@@ -399,7 +399,7 @@ class Reason(NamedTuple):
 
 
 def reason(answer: Answer) -> Reason | None:
-    """Returns the scores without each word. Returns None if no word can be left out, or if that takes a click."""
+    """Returns the scores without each word. Returns None if no word can be left out, or while they wait for a click."""
     cosine = answer.comparison.cosine
     cross = answer.comparison.cross_score
     if answer.changes is None:
@@ -439,7 +439,7 @@ def reason(answer: Answer) -> Reason | None:
         )
     opposite = _opposite(rows)
     if opposite in rows[MOST_LEFT_OUT:]:
-        # The sentence names this word, so it should not be in the fold.
+        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names this word.
         rows.remove(opposite)
         rows.insert(MOST_LEFT_OUT - 1, opposite)
     return Reason(why(rows), rows, cosine, cross)

@@ -119,8 +119,8 @@ class TwoSentences:
         self.asker = gr.HTML("", js_on_load=ASK_AGAIN, elem_id="ask-again")
         # Active while a missing curve is being measured.
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
-        # Its Start and Stop are not used: a change starts the download, and `stop` stores the inputs
-        # first.
+        # Made without buttons: a change of `download_needed` starts the download, and `stop` stores the
+        # inputs before it stops the download.
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
         self.inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
         report_button(
@@ -279,7 +279,7 @@ class TwoSentences:
             if str(model) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
                 inputs = replace(inputs, pooling=models.get(model, VectorModel).pooling)
-            # It is on this machine (`is_here`), but perhaps not in memory yet (`has`).
+            # The cross-encoder is on this machine (`is_here`), but perhaps not in memory yet (`has`).
             is_loading = bool(inputs.cross) and not models.has(inputs.cross)
             if is_loading and not waits:
                 inputs = replace(inputs, cross="")
@@ -315,7 +315,8 @@ class TwoSentences:
 
     def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
         """Downloads the missing models of a question, or asks for a click if their download was stopped."""
-        # Empty if nothing has to be downloaded after all, as for models in the cache of the Hub.
+        # Asked only after a stop. Empty if nothing has to be downloaded after all, as for models in
+        # the cache of the Hub.
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")
@@ -350,7 +351,7 @@ class TwoSentences:
             return {}
 
         empty = self._nothing()
-        # The answer shows the message of a stop.
+        # After a stop, `run` shows its message in the answer, unless the update contains the answer.
         del empty[self.answer]
         for update in self.loading.run(request, download, empty):
             if questions[SHOWN] is not None:
@@ -417,8 +418,8 @@ class TwoSentences:
             curves.append(by_pooling)
             errors += problems
             if None in by_pooling.values():
-                # Does nothing for a model that is being calibrated or cannot be; then there may be no
-                # progress.
+                # Does nothing if the model is being calibrated already. If it cannot be calibrated,
+                # there is no progress.
                 self.services.calibrate_later(comparison.model, comparison.pooling)
                 progress = progress or self.services.calibration_progress(comparison.model)
         html = answers.result(answer, curves, is_measuring=progress is not None, errors=errors)
@@ -444,7 +445,7 @@ class TwoSentences:
                 if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))
             except UserFacingError as error:
-                # The user's own curve cannot be read.
+                # The user's own curve cannot be read, so the curve fitted on STSb takes its place.
                 problems.append(error_message(error))
                 curves[pooling] = calibration.computed_curve(model, pooling, home, weights)
         return curves, problems

@@ -54,6 +54,7 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
     for model in decisions.models:
         groups.append((model.label, model.on_data.decision, model.rho, partial(use, model.model)))
     taken = decisions.to_take or decisions.models[0]
+    # The threshold that the lead recommends.
     safest = taken.safest
     # Without a threshold that fulfils the criterion, nothing can be applied.
     link = use(taken.model, safest) if safest.exists else ""

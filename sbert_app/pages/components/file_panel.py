@@ -160,7 +160,8 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
             # column.
             by_role[old_role] = "" if last_column == NO_JUDGEMENT else last_column
     elif old_role:
-        # The column is not used any more.
+        # The column is not used any more. Without a judgement, the reading would look for one, unless
+        # `NO_JUDGEMENT` says that there is none.
         by_role[old_role] = NO_JUDGEMENT if old_role == TARGET else ""
     first, second, target = by_role.values()
     # A single sentence is sentence 1.
@@ -168,7 +169,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
 
 
 def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
-    """Returns the reading of a table with the columns that a person has chosen; its own without another choice."""
+    """Returns the reading of a table with the columns that a person has chosen, or its own if none are chosen."""
     # Without sentence 1, nothing is chosen yet, or not enough.
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading
@@ -176,9 +177,9 @@ def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
 
 
 def _requested(first: str | None, second: str | None, target: str | None) -> list[str]:
-    """Returns the columns as ``?columns=`` lists them, without empty ones at the end."""
+    """Returns the columns for ``?columns=`` in the name of a data set, without empty ones at the end."""
     if target:
-        # The third place is that of the judgement, so the first two are kept even if empty.
+        # The judgement is always the third, so the columns before it are kept even if empty.
         return [first or "", second or "", target]
     return [name for name in (first, second) if name]
 
@@ -207,7 +208,7 @@ class FilePanel:
         Args:
             prefix: the beginning of the element ids.
             page: the name of the page, which is left out of the links.
-            state: for a page that copies its uploads, the path or the table that it uses. Such a
+            state: the state with the path or the table of a page that copies its uploads. Such a
                 page calls `of` itself.
         """
         self.services = services
@@ -251,8 +252,8 @@ class FilePanel:
         """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
-        # The script of the panel is needed even if the page holds no components. Gradio also knows the
-        # event ``role`` below by its name in this script, which triggers it.
+        # Sets the script of the panel, also for a page that does not call `hold`. It comes before the
+        # event ``role``, which exists only once the script contains its name.
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -477,7 +478,8 @@ class FilePanel:
             problem = error_message(error)
         questions = []
         for doubt in reading.doubts:
-            # Only training accepts pairs without a judgement, as matches.
+            # A doubt that is possible only asks whether a column, for which nothing speaks, is a
+            # judgement. Only training has to know: it takes pairs without a judgement as matches.
             if self.page == "train" or not doubt.is_possible_only:
                 candidates = [(name, reading.examples(name)) for name in doubt.candidates]
                 questions.append((doubt.question, candidates))
@@ -557,6 +559,7 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
         if role not in dict(roles):
             # Only a reading gives other roles, such as a split.
             roles.insert(0, (role, role))
+        # A role that comes from the name of the column, or from a person, needs no evidence.
         evidence = column.evidence if column.is_by_cells else ""
         heads.append(_Head(column.name, role, evidence, roles))
     return heads
@@ -672,7 +675,7 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
     """
     version = file_version(Path(path))
     try:
-        # In the encoding that the bytes show. ``encoding`` is needed only if that is doubtful.
+        # In the encoding that the bytes show. ``encoding`` is used only if they leave a doubt.
         table = _open_once(path, None, sheet or None, version)
         is_doubtful = not table.is_plain
     except UnknownSheetError:
@@ -764,9 +767,9 @@ def chosen_name(
     if not first or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:
-        # No judgement was found or chosen, but a reading of the two columns alone would look for one
-        # again. With doubts, an empty target may also be a question that is not answered yet, which
-        # the reading asks again.
+        # There is no judgement, but a reading of the two columns alone would look for one again. If
+        # the table has doubts, the person may just not have answered the question yet, so the reading
+        # asks it again.
         requested = _requested(first, second, NO_JUDGEMENT)
     # A comma in the name of a column is escaped, as commas separate the names.
     columns = ",".join(column.replace(",", "\\,") for column in requested)

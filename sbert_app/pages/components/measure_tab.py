@@ -191,7 +191,7 @@ class MeasureTab:
 
         def show_example(is_opened: bool, starts: Questions) -> Update:
             if is_opened:
-                # An answer needs at least one component.
+                # The example has been shown before. An answer needs at least one component.
                 return {was_opened: True}
             try:
                 update = example()

@@ -162,7 +162,7 @@ def data_choices(picker: str) -> list[tuple[str, str]]:
 
 
 def _data_label(source: DataSet, split: str, has_rows: bool) -> str:
-    """Returns the title, the split if there are several, "Hub" for a download, and perhaps the number of rows."""
+    """Returns the title, the split if there are several, "Hub" for a download, and, if ``has_rows``, the row count."""
     label = source.title
     if len(source.splits) > 1:
         # A title of several words is separated by a comma: "STSb dev", but "Wikipedia sections, dev".
@@ -345,7 +345,7 @@ def _with_settings(
         parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
-    # None for both is the prompt of the folder, and an empty text no prompt at all.
+    # The folder decides if both are None. An empty text stands for no prompt at all.
     prompt_text = None
     prompt_name = None
     if prompt == NO_PROMPT:

@@ -111,6 +111,7 @@ def plot(figure: Any) -> Markup:
     A "<" is written as an escape of JSON, so that no text of the figure can end the element.
     """
     text = figure if isinstance(figure, str) else figure.to_json()
+    # `PLOT` is the start tag of the element.
     return Markup("{}{}</script>").format(Markup(PLOT), Markup(text.replace("<", r"\u003c")))  # noqa: S704 - no tag
 
 
@@ -129,7 +130,8 @@ def of_page(
         components += [part for part in parts if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
-        # The values of the settings follow those of the components.
+        # The values of the components come first, and `_part` renders them as HTML; the values of the
+        # settings follow.
         html = dict(zip(components, map(_part, values), strict=False))
         choices = {}
         for control, value in zip(settings, values[len(components) :], strict=True):

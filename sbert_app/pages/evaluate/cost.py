@@ -51,6 +51,7 @@ def build(services: Services) -> None:
     def result(costs: CostTable, model: ModelName, origin: str) -> Update:
         """Shows a measurement. ``origin`` says where it comes from, such as "Measured now"."""
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
+        # The smallest vectors that lose at most `MOST_LOSS` points of quality, or None.
         smallest = costs.smallest_within(MOST_LOSS)
         return {
             tab.status: macro("evaluate/cost_summary")(

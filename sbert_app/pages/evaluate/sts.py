@@ -297,7 +297,7 @@ class _SimilarityTab:
         display = _Display(*values[:DISPLAY_CONTROLS])
         how = values[DISPLAY_CONTROLS:]
         try:
-            # ``how`` holds for all files. Of a file without the chosen columns, its own reading decides.
+            # ``how`` holds for all files. A file without the chosen columns is read as it is by default.
             names = list(data)
             for file in files or ():
                 names.append(chosen_name(self.services, file, *how))
@@ -346,7 +346,7 @@ class _SimilarityTab:
         results = grid or self.shipped
         display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
-        # The number of models with a figure, as an estimate is None where there is none.
+        # The number of models with a figure. In a column without one, the estimate is None.
         model_count = sum(any(row.estimates.values()) for row in table.rows)
         return {
             self.display: gr.Accordion(label=display.title),
@@ -452,7 +452,7 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     # Like the best of the table, the ranking leaves out models that were trained on the pairs.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     if not models:
-        # All were trained on some of the pairs; the ranking is on the others.
+        # All were trained on some of the pairs, so `rank_models` ranks them all on the other pairs.
         models = [row.model for row in table.rows]
     ranking = rank_models(results, column.name, table.metric, models)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
@@ -471,7 +471,7 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
     sentences = []
     for name in [*results.data, AVERAGE]:
         if difference := results.difference(a, b, name, metric):
-            # By pairs of models in the order of their ranks, so the pair may be the other way round.
+            # A key names the better model first, so the two models may be the other way round.
             p_values = rank_models(results, name, metric).p_values
             p_value = p_values.get((a, b), p_values.get((b, a)))
             on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"

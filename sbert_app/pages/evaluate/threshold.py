@@ -158,7 +158,7 @@ def build(services: Services) -> None:
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
         first_notes = []
         if model_before is not None:
-            # The threshold of the model before becomes one of the model that `result` shows, too.
+            # `result` shows this model. The threshold of the model before is carried over to it.
             taken = decisions.to_take or decisions.models[0]
             open_any = partial(services.models.get, type_=Model)
             advice = advise(

@@ -312,6 +312,7 @@ class _LabelPage:
         if project is None:
             card = macro("label/no_project")(version=next(_versions))
         else:
+            # The first pair that is not judged, looked for from pair 0.
             card = self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
 
@@ -325,7 +326,7 @@ class _LabelPage:
 
         def work(project: Project) -> tuple[int, bool]:
             project.rate(event.rater, event.pair, _score(event))
-            # From this pair, `_after` moves on to the next one that is not judged.
+            # True: from this pair, the card moves on to the next one that is not judged.
             return event.pair, True
 
         key = (event.project, event.rater, event.pair)
@@ -348,6 +349,7 @@ class _LabelPage:
             if pair is None:
                 # Nothing is left to undo, so the card stays.
                 pair = event.pair
+            # False: the card shows this pair, although it may be judged.
             return pair, False
 
         return self._after(project_id, rater, refusals, work)
@@ -358,6 +360,7 @@ class _LabelPage:
         def work(project: Project) -> tuple[int, bool]:
             # A score of None takes back what was agreed on.
             project.agree(rater, event.pair, _score(event))
+            # False: the card stays at this pair.
             return event.pair, False
 
         return self._after(project_id, rater, refusals, work)
