@@ -198,7 +198,7 @@ def _table(name: str, base: str | None) -> PrecomputedTable | None:
 
 
 def _fill(name: str, figure_base: str | None) -> list[Update]:
-    """Returns the updates of the form: the settings of the figure, so that Start repeats it."""
+    """Returns the updates of base, seeds, steps and data: the settings of the figure, so that Start repeats it."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
     base = DEFAULT_MODEL
@@ -274,8 +274,8 @@ def _sweep(
     """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
-    # The property makes a new dictionary, which is changed below. It has no base and no steps, as the
-    # form sets both.
+    # The property makes a new dictionary, which is changed below. It has no base and no steps, as
+    # the form sets both.
     changes: dict[str, Any] = table.changes if table else {}
     # With 0 steps a run takes one epoch, which is the default.
     if steps:
@@ -343,7 +343,7 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # Settings that all variants share; then all runs had the same rows.
+    # `settings` has what all variants share. If both are there, all runs had the same rows.
     if "train_data" in settings and "batch_size" in settings:
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"

@@ -192,8 +192,8 @@ class _Page:
             *score_outputs,
         ]
         inputs = [self.questions, *models, self.job_ids]
-        # `visit` gets the models after the pickers have their values from the address. A visit and Score
-        # follow a job until it ends, so more of them run at a time than usual.
+        # `visit` gets the models after the pickers have their values from the address. A visit and
+        # Score follow a job until it ends, so more of them run at a time than usual.
         visited = self.models.wire().then(
             self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
         )
@@ -235,8 +235,8 @@ class _Page:
                 [self.status, self.go, self.halt],
                 **event_options(),
             )
-        # The columns, their reading and the models are kept in the address, from which `visit` reads
-        # them.
+        # The columns, their reading and the models are kept in the address, from which `visit`
+        # reads them.
         for event, fields in (
             (self.panel.role_event.then, self.panel.columns),
             (self.panel.read_as.change, [self.panel.read_as]),
@@ -251,6 +251,7 @@ class _Page:
             [self.job_ids, self.history, self.forget],
             **event_options(queue=False),
         )
+        # The status contains the id of the job, which the address names.
         run_js(self.status.change, REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 

@@ -153,8 +153,8 @@ def compute(
     errors = []
     cross_encoder = inputs.cross
     try:
-        # Opened here, although nothing is done with it, so that its error is told from an error of the
-        # first model. `compare_by_name` takes it from the cache.
+        # Opened here, although nothing is done with it, so that its error is told from an error of
+        # the first model. `compare_by_name` takes it from the cache.
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as error:
         # The cosine is worth showing without the cross-encoder.
@@ -439,7 +439,8 @@ def reason(answer: Answer) -> Reason | None:
         )
     opposite = _opposite(rows)
     if opposite in rows[MOST_LEFT_OUT:]:
-        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names this word.
+        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names this
+        # word.
         rows.remove(opposite)
         rows.insert(MOST_LEFT_OUT - 1, opposite)
     return Reason(why(rows), rows, cosine, cross)

@@ -181,7 +181,8 @@ def follow(
         if not is_newest():
             # A look that started later may have ended earlier, with a newer state.
             return {shown_answer: gr.skip()}
-        # Empty for a page without an answer, or with one that is no longer kept: everything is sent.
+        # Empty for a page without an answer, or with one that is no longer kept: everything is
+        # sent.
         versions = dict(answers.get(name_on_page, {}))
         # Adds what is sent now to ``versions``.
         updates = changes(now, versions)

@@ -202,7 +202,7 @@ def name_of(experiment: Experiment) -> str:
     record = experiment.record
     content = format_count(len(experiment.seeds), "seed")
     if record.by:
-        # Folds, such as those of a file by topic.
+        # The name of a file, and what its folds are made by, such as "topic".
         content = f"{record.name}, {record.by}"
     progress = "finished"
     if experiment.state != State.FINISHED:
@@ -221,7 +221,7 @@ def status_of(experiment: Experiment) -> Markup:
     if experiment.seconds_left is not None:
         facts.append(f"about {format_estimate(experiment.seconds_left)} left")
     running = [cell.share for cell in cells if cell.state == State.RUNNING]
-    # In runs; a running one counts by its share of steps.
+    # The number of finished runs. A running one counts by its share of steps.
     done = counts[State.FINISHED] + sum(running)
     # A visitor sees the names of files, but not their folders.
     reasons = list(map(without_folders, experiment.reasons))

@@ -160,8 +160,8 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
             # column.
             by_role[old_role] = "" if last_column == NO_JUDGEMENT else last_column
     elif old_role:
-        # The column is not used any more. Without a judgement, the reading would look for one, unless
-        # `NO_JUDGEMENT` says that there is none.
+        # The column is not used any more. Without a judgement, the reading would look for one,
+        # unless `NO_JUDGEMENT` says that there is none.
         by_role[old_role] = NO_JUDGEMENT if old_role == TARGET else ""
     first, second, target = by_role.values()
     # A single sentence is sentence 1.
@@ -208,8 +208,8 @@ class FilePanel:
         Args:
             prefix: the beginning of the element ids.
             page: the name of the page, which is left out of the links.
-            state: the state with the path or the table of a page that copies its uploads. Such a
-                page calls `of` itself.
+            state: a state with a path or a table, in place of the upload, for a page that copies its
+                uploads. Such a page calls `of` itself.
         """
         self.services = services
         self.upload = upload
@@ -252,8 +252,8 @@ class FilePanel:
         """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
-        # Sets the script of the panel, also for a page that does not call `hold`. It comes before the
-        # event ``role``, which exists only once the script contains its name.
+        # Sets the script of the panel, also for a page that does not call `hold`. It comes before
+        # the event ``role``, which exists only once the script contains its name.
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -346,6 +346,8 @@ class FilePanel:
                 choices=sheets, value=table.sheet or None, visible=len(sheets) > 1
             ),
             **self._of_columns(table, columns, encoding, read_as, is_open, remark),
+            # A page opens with its example and without this field, which stays hidden, so that
+            # nothing jumps.
             self.read_as: gr.update(
                 value=read_as, visible=_has_target(columns) and self._is_upload(table)
             ),
@@ -462,6 +464,7 @@ class FilePanel:
             lines += reading.notes
             is_clear = bool(reading.sentences) and not has_question(reading)
             is_small = table.row_estimate <= MOST_EXAMINED
+            # `chosen_name` accepts uploads only.
             if is_clear and is_small and self._is_upload(table):
                 name = chosen_name(
                     self.services, str(table.path), encoding, table.sheet, *columns, read_as
@@ -478,8 +481,9 @@ class FilePanel:
             problem = error_message(error)
         questions = []
         for doubt in reading.doubts:
-            # A doubt that is possible only asks whether a column, for which nothing speaks, is a
-            # judgement. Only training has to know: it takes pairs without a judgement as matches.
+            # With ``is_possible_only``, the question is whether a column for which nothing speaks
+            # is a judgement. Only training has to know: it takes pairs without a judgement as
+            # matches.
             if self.page == "train" or not doubt.is_possible_only:
                 candidates = [(name, reading.examples(name)) for name in doubt.candidates]
                 questions.append((doubt.question, candidates))
@@ -630,7 +634,7 @@ class FileDoctor:
 
         ``how`` are the inputs of the panel.
         """
-        # The columns and the scale, the others of ``how``, are read in `chosen_name`.
+        # `chosen_name` reads the rest of ``how``, which is the columns and the scale.
         encoding, sheet, *_ = how
         yield {self.findings: waiting("Reading the file …")}
         try:
@@ -639,8 +643,8 @@ class FileDoctor:
                 return
             name = chosen_name(self.services, str(table.path), *how)
             data = load_data(name, self.services.settings.home)
-            # With a model, texts that it does not know or would cut are found as well. `_panel` calls
-            # `examine` without one, so that it does not wait for a model.
+            # With a model, texts that it does not know or would cut are found as well. `_panel`
+            # calls `examine` without one, so that it does not wait for a model.
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             # Other findings, such as labels of mostly one kind, leave all rows in the file.
@@ -754,8 +758,8 @@ def chosen_name(
         # The columns belong to another one of several files. The own reading of this file decides.
         return str(name)
     reading = table.reading
-    # Without a first sentence the table's own reading decides, so it must have sentences, and nothing
-    # else may be chosen.
+    # Without a first sentence the table's own reading decides, so it must have sentences, and
+    # nothing else may be chosen.
     if not first and (requested or not reading.sentences):
         columns = listed(table.columns)
         raise InputError(
@@ -768,8 +772,8 @@ def chosen_name(
         return str(name)
     if second and not target and not reading.doubts:
         # There is no judgement, but a reading of the two columns alone would look for one again. If
-        # the table has doubts, the person may just not have answered the question yet, so the reading
-        # asks it again.
+        # the table has doubts, the person may just not have answered the question yet, so the
+        # reading asks it again.
         requested = _requested(first, second, NO_JUDGEMENT)
     # A comma in the name of a column is escaped, as commas separate the names.
     columns = ",".join(column.replace(",", "\\,") for column in requested)

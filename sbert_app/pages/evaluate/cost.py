@@ -44,7 +44,7 @@ def build(services: Services) -> None:
     def measure(watch: Watch, *values: str) -> Update:
         model, pairs = pickers.loaded(*values)
         watch.report(0, f"Loading {model.label}")
-        # Labels, if the pairs have no gold scores, are read as scores.
+        # Pairs without gold scores have labels, which are read as scores.
         costs = measure_cost(services.models.get(model, Model), with_scores(pairs), watch)
         return result(costs, model, "Measured now")
 

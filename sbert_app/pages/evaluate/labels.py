@@ -65,11 +65,12 @@ def build(services: Services) -> None:
     def score(watch: Watch, *values: str) -> Update:
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:
-            # Pairs with scores become triplets, as in training. An error message names the objective
-            # "triplet".
+            # Pairs with scores become triplets, as in training. An error message names the
+            # objective "triplet".
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         scorer = services.models.get(model, Model)
-        # The template renders the figures of either kind: a dict for triplets, an object for labels.
+        # The template renders the figures of either kind: a dict for triplets, an object for
+        # labels.
         result: Any
         figure = None
         if data.kind == TRIPLETS:
@@ -144,7 +145,8 @@ def build_transfer(services: Services) -> None:
     tab.wire(
         score,
         [picker, data, file, *panel.inputs],
-        # The status is the only output, and an error replaces it, so nothing else has to be cleared.
+        # The status is the only output, and an error replaces it, so nothing else has to be
+        # cleared.
         {},
         example=lambda: {tab.status: shipped("transfer_scores")},
     )

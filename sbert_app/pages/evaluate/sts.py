@@ -297,7 +297,8 @@ class _SimilarityTab:
         display = _Display(*values[:DISPLAY_CONTROLS])
         how = values[DISPLAY_CONTROLS:]
         try:
-            # ``how`` holds for all files. A file without the chosen columns is read as it is by default.
+            # ``how`` holds for all files. A file without the chosen columns is read as it is by
+            # default.
             names = list(data)
             for file in files or ():
                 names.append(chosen_name(self.services, file, *how))
@@ -313,8 +314,8 @@ class _SimilarityTab:
         # "Show the shipped table" is hidden, as the next cell would replace that table.
         yield {self.back: hidden()}
         shown_cells = 0
-        # `work` fills the grid in a thread meanwhile. Nothing is emptied after an error or a stop: the
-        # table keeps what was measured until then.
+        # `work` fills the grid in a thread meanwhile. Nothing is emptied after an error or a stop:
+        # the table keeps what was measured until then.
         for update in self.tab.run(request, work, {}):
             if grid.done > shown_cells:
                 shown_cells = grid.done
@@ -373,8 +374,8 @@ def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
     for row in table.rows:
         estimate = row.estimates[name]
         if estimate:
-            # Sorted by the first value and then by the next: False comes before True, and the highest
-            # figure first.
+            # Sorted by the first value and then by the next: False comes before True, and the
+            # highest figure first.
             ranking.append((name in row.trained_on, -estimate.value, row.model))
     models = [model for _, _, model in sorted(ranking)]
     if len(models) < 2:

@@ -111,7 +111,8 @@ class _LabelPage:
         self.projects = Projects(services.settings.home)
         gr.HTML(messages.heading("Label", TAGLINE))
         with gr.Row(elem_id="label-choice"):
-            # The value of a link may be sent before the choices have loaded, so any value is allowed.
+            # The value of a link may be sent before the choices have loaded, so any value is
+            # allowed.
             self.project = gr.Dropdown(
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
@@ -333,8 +334,8 @@ class _LabelPage:
         # The pair is being rated again, so an earlier reason is dropped.
         refusals.pop(key, None)
         update = self._after(event.project, event.rater, refusals, work, key)
-        # The card names the rater as `_name` does. If another project or rater has been chosen since,
-        # its card is shown.
+        # The card names the rater as `_name` does. If another project or rater has been chosen
+        # since, its card is shown.
         if (event.project, event.rater) != (project_id, _name(rater)):
             update[self.card] = self.open_project(project_id, rater)[self.card]
         return update

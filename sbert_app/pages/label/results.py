@@ -61,8 +61,8 @@ class Results:
         }
         self._page_report, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
-        # The results of `quality.compare`, by the id of the run and the time at which it ended, so that
-        # no model is measured twice.
+        # The results of `quality.compare`, by the id of the run and the time at which it ended, so
+        # that no model is measured twice.
         self.comparisons: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
@@ -139,7 +139,8 @@ class Results:
         # (pairs in words, ρ, interval, number of pairs); `_figures` returns the two in the middle.
         rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
         if result.random is not None and not isnan(result.random.value):
-            # The other judged pairs were chosen because the models disagree or are near the threshold.
+            # The other judged pairs were chosen because the models disagree or are near the
+            # threshold.
             rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
         return macro("label/quality")(rows=rows, found=result)
 
@@ -250,7 +251,7 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     shared = format_count(agreement.shared, "shared pair")
     findings = []
     scale = "the scale"
-    # The level of measurement, on which α depends.
+    # The level of measurement of α, and α on a second level.
     level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
     if agreement.equal is not None:
         # The answers are yes or no; the estimate is in percent.
