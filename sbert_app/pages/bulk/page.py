@@ -93,7 +93,8 @@ class _Page:
         self.address_threshold = gr.State(None)
         # Not empty once a person has uploaded a file or pressed Score; see `note_action`.
         self.questions = gr.State({})
-        # The ids, newest first. The secret is fixed, so that a restarted app can read the list.
+        # The ids of the jobs of this browser, newest first. The secret is fixed, so that a
+        # restarted app can read the list.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
@@ -227,7 +228,7 @@ class _Page:
         )
         run_js(opened.then, REMEMBER_JOB)
         run_js(scored.then, FOLD_ROWS)
-        # After a fault of the app, which only ``failure`` listeners are told about.
+        # Only ``failure`` listeners are told about a fault of the app.
         for event in (visited, scored):
             event.failure(
                 lambda: self._failed(INTERNAL_ERROR),
@@ -483,6 +484,7 @@ class _Page:
         except UserFacingError as error:
             yield self._failed(error)
         except StoppedError:
+            # A job that was stopped later has a summary.
             yield self._failed("stopped before the first row")
 
     def _of_job(
@@ -584,7 +586,10 @@ class _Page:
     def _finished(
         self, summary: ScoreSummary, table: OpenedTable, address_id: str, threshold: float | None
     ) -> Update:
-        """Returns the update that shows the results, by default at the threshold that the gold scores suggest."""
+        """Returns the update that shows the results, by default at the threshold that the gold scores suggest.
+
+        ``address_id`` is the id of the job in the address of the page; "" for the example.
+        """
         report = summary.report
         if threshold is None:
             threshold = results.suggested(report)

@@ -317,8 +317,8 @@ class TwoSentences:
 
     def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
         """Returns the update that starts the download of missing models, or asks for a click if it was stopped."""
-        # Asked only after a stop. Empty if nothing has to be downloaded after all, as for models in
-        # the cache of the Hub.
+        # After a stop, the list may also be empty: nothing has to be downloaded for models in the
+        # cache of the Hub.
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")

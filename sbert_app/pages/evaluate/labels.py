@@ -65,8 +65,8 @@ def build(services: Services) -> None:
     def score(watch: Watch, *values: str) -> Update:
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:
-            # Pairs with scores become triplets, as in training. An error message names the
-            # objective "triplet".
+            # Pairs with scores become triplets, as in training. "triplet" is the objective that an
+            # error message names.
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         scorer = services.models.get(model, Model)
         # The template renders the figures of either kind: a dict for triplets, an object for

@@ -367,7 +367,7 @@ def _model_choices(results: Results) -> list[tuple[str, str]]:
 def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
     """Returns the two best models on the fullest column, or None twice if there are fewer.
 
-    Models that were trained on its pairs come last.
+    Models that were trained on pairs of this column come last.
     """
     name = _fullest(table, table.columns).name
     ranking = []
@@ -450,7 +450,7 @@ def score_table(results: Results, table: ResultTable) -> Markup:
 def _ranking(results: Results, table: ResultTable) -> Markup:
     """Renders the ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
-    # Like the best of the table, the ranking leaves out models that were trained on the pairs.
+    # Models that were trained on pairs of the column are left out, as they are not its best either.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     if not models:
         # All were trained on some of the pairs, so `rank_models` ranks them all on the other pairs.

@@ -214,6 +214,7 @@ class _LabelPage:
                 note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
             )
             opened = event(self.open_project, choice, everything, **event_options(queue=False))
+            # The field gives up the focus, so that digits are ratings from now on.
             js = f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}"
             run_js(opened.then, js, choice)
         for name in ("judge", "take_back", "turn", "agree"):
@@ -334,8 +335,8 @@ class _LabelPage:
         # The pair is being rated again, so an earlier reason is dropped.
         refusals.pop(key, None)
         update = self._after(event.project, event.rater, refusals, work, key)
-        # The card names the rater as `_name` does. If another project or rater has been chosen
-        # since, its card is shown.
+        # The card has the name of the rater without needless spaces. If another project or rater
+        # has been chosen since, the card of that choice is shown.
         if (event.project, event.rater) != (project_id, _name(rater)):
             update[self.card] = self.open_project(project_id, rater)[self.card]
         return update
