@@ -286,7 +286,7 @@ class TwoSentences:
             if is_loading and not waits:
                 inputs = replace(inputs, cross="")
             last = questions.get(SHOWN)
-            # An answer with errors, such as that of a missing second model, is computed again.
+            # An answer with errors, such as a second model that is missing, is computed again.
             if isinstance(last, Answer) and last.inputs == inputs and not last.errors:
                 # The page shows this answer already.
                 return {self.answer: gr.skip()}

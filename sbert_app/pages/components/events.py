@@ -181,7 +181,7 @@ def follow(
         if not is_newest():
             # A look that started later may have ended earlier, with a newer state.
             return {shown_answer: gr.skip()}
-        # Empty for a page without an answer, or with one that is no longer kept: everything is
+        # Empty if the page has no answer yet, or one that is not kept any more. Then everything is
         # sent.
         versions = dict(answers.get(name_on_page, {}))
         # Adds what is sent now to ``versions``.

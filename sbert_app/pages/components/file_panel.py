@@ -374,7 +374,7 @@ class FilePanel:
             return {self.table: gr.skip()}
         columns = (first, second, target)
         if not any(columns):
-            # No role has been chosen yet, so the new one changes those of the reading.
+            # No role has been chosen yet, so the new one changes the roles of the reading.
             columns = columns_of(table.reading)
         if event.labels:
             read_as = str(event.labels)

@@ -101,7 +101,7 @@ class _Display(NamedTuple):
         return f"{statistic} of the {SIMILARITIES[self.similarity].label}; rows from the paper: {self.papers}"
 
 
-# The number of the controls: in the values of `measure`, those of the file panel come after them.
+# The number of the controls. In `measure`, their values come before the values of the file panel.
 DISPLAY_CONTROLS = len(_Display._fields)
 
 
@@ -314,7 +314,7 @@ class _SimilarityTab:
         # "Show the shipped table" is hidden, as the next cell would replace that table.
         yield {self.back: hidden()}
         shown_cells = 0
-        # `work` fills the grid in a thread meanwhile. Nothing is emptied after an error or a stop:
+        # `work` fills the grid in a thread. Nothing is emptied after an error or a stop:
         # the table keeps what was measured until then.
         for update in self.tab.run(request, work, {}):
             if grid.done > shown_cells:
@@ -450,7 +450,7 @@ def score_table(results: Results, table: ResultTable) -> Markup:
 def _ranking(results: Results, table: ResultTable) -> Markup:
     """Renders the ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
-    # Models that were trained on pairs of the column are left out, as they are not its best either.
+    # Models that were trained on pairs of the column are not ranked.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     if not models:
         # All were trained on some of the pairs, so `rank_models` ranks them all on the other pairs.
