@@ -198,7 +198,7 @@ def _table(name: str, base: str | None) -> PrecomputedTable | None:
 
 
 def _fill(name: str, figure_base: str | None) -> list[Update]:
-    """Returns the updates of the form: the settings of the figure, so that Start repeats it."""
+    """Returns the updates of base, seeds, steps and data: the settings of the figure, so that Start repeats it."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
     base = DEFAULT_MODEL
@@ -274,7 +274,8 @@ def _sweep(
     """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
-    # A new dictionary, without base and steps, which the form sets.
+    # The property makes a new dictionary, which is changed below. It has no base and no steps, as
+    # the form sets both.
     changes: dict[str, Any] = table.changes if table else {}
     # With 0 steps a run takes one epoch, which is the default.
     if steps:
@@ -342,7 +343,7 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # Settings that all variants share; then all runs had the same rows.
+    # `settings` has what all variants share. With both of these, all runs had the same rows.
     if "train_data" in settings and "batch_size" in settings:
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
@@ -367,6 +368,7 @@ def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
 
     ``form`` formats a value.
     """
+    # These settings are the same for all variants.
     if name in table.settings:
         return form.format(table.settings[name])
     ablation = ABLATIONS[table.ablation]
@@ -423,7 +425,7 @@ def plan_of(
     """Renders the work of a sweep, its time, the disk space of its models, and how it differs from the figure.
 
     Args:
-        differences: see `_differences`.
+        differences: the fields that differ from the settings of the figure; None without a figure.
     """
     first = next(iter(estimate.estimates.values()))
     variants = format_count(len(estimate.estimates), "variant")
@@ -478,6 +480,7 @@ def experiment_report(experiment: Experiment) -> Report:
             command += f" --{name.replace('_', '-')} {value}"
         if experiment.values:
             rows = experiment.rows
+            # The figure has no shipped rows.
             result += [plot(figures.dots([], rows)), statistics_of({"here": rows})]
     return Report(
         title,

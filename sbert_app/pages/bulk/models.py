@@ -30,7 +30,10 @@ class Models:
         self.pickers = [self.model, self.pooling, self.cross]
 
     def wire(self) -> Any:
-        """Returns the event after which the pickers have the values of the address."""
+        """Fills the pickers from the address, and keeps the title of the fold up to date.
+
+        Returns the event after which the pickers have their values.
+        """
         for picker in self.pickers:
             picker.change(
                 lambda *values: gr.Accordion(label=_title(*values)),

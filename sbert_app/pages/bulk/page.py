@@ -93,7 +93,8 @@ class _Page:
         self.address_threshold = gr.State(None)
         # Not empty once a person has uploaded a file or pressed Score; see `note_action`.
         self.questions = gr.State({})
-        # The ids, newest first. The secret is fixed, so that a restarted app can read the list.
+        # The ids of the jobs of this browser, newest first. The secret is fixed, so that a
+        # restarted app can read the list.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
@@ -192,8 +193,8 @@ class _Page:
             *score_outputs,
         ]
         inputs = [self.questions, *models, self.job_ids]
-        # `visit` gets the models after the pickers have their values from the address. A visit and Score
-        # follow a job until it ends, so more of them run at a time than usual.
+        # `visit` gets the models after the pickers have their values from the address. A visit and
+        # Score follow a job until it ends, so more of them run at a time than usual.
         visited = self.models.wire().then(
             self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
         )
@@ -227,7 +228,7 @@ class _Page:
         )
         run_js(opened.then, REMEMBER_JOB)
         run_js(scored.then, FOLD_ROWS)
-        # After a fault of the app, which only ``failure`` listeners are told about.
+        # Only ``failure`` listeners are told about a fault of the app.
         for event in (visited, scored):
             event.failure(
                 lambda: self._failed(INTERNAL_ERROR),
@@ -235,8 +236,8 @@ class _Page:
                 [self.status, self.go, self.halt],
                 **event_options(),
             )
-        # The columns, their reading and the models are kept in the address, from which `visit` reads
-        # them.
+        # The columns, their reading and the models are kept in the address, from which `visit`
+        # reads them.
         for event, fields in (
             (self.panel.role_event.then, self.panel.columns),
             (self.panel.read_as.change, [self.panel.read_as]),
@@ -251,6 +252,7 @@ class _Page:
             [self.job_ids, self.history, self.forget],
             **event_options(queue=False),
         )
+        # The status contains the id of the job, which the address names.
         run_js(self.status.change, REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 
@@ -429,8 +431,8 @@ class _Page:
         """Starts a job and shows its progress.
 
         The job of the example is neither in the list of jobs nor in the address. Without a
-        ``job_id``, the table gets a new job. The number of jobs of a ``visitor`` is limited, but not
-        that of "", which stands for the opening of the page.
+        ``job_id``, the table gets a new job. The number of jobs of a ``visitor`` is limited; "" stands
+        for the opening of the page, which has no limit.
         """
         model, pooling, cross = models
         request = ScoreRequest(
@@ -467,6 +469,7 @@ class _Page:
         self, job: ScoreJob, table: OpenedTable, threshold: float | None
     ) -> Iterator[Update]:
         """Shows the progress of a job, and then its result or its error."""
+        # The address of the page does not name the job of the example.
         address_id = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
@@ -481,6 +484,7 @@ class _Page:
         except UserFacingError as error:
             yield self._failed(error)
         except StoppedError:
+            # A job that was stopped later has a summary.
             yield self._failed("stopped before the first row")
 
     def _of_job(
@@ -528,7 +532,7 @@ class _Page:
     ) -> Update:
         """Returns the update that shows a table without results. Without ``columns``, its own reading decides."""
         is_example = table.path == EXAMPLE
-        # The first rows are shown until the file is scored, as the example is.
+        # The first rows are unfolded until the file is scored. The example has been scored before.
         is_unfolded = not (is_scored or is_example)
         remark = OF_EXAMPLE if is_example else ""
         return {
@@ -582,7 +586,10 @@ class _Page:
     def _finished(
         self, summary: ScoreSummary, table: OpenedTable, address_id: str, threshold: float | None
     ) -> Update:
-        """Returns the update that shows the results. Without a ``threshold``, the one that the gold scores suggest."""
+        """Returns the update that shows the results, by default at the threshold that the gold scores suggest.
+
+        ``address_id`` is the id of the job in the address of the page; "" for the example.
+        """
         report = summary.report
         if threshold is None:
             threshold = results.suggested(report)
@@ -594,7 +601,7 @@ class _Page:
                 figure = figures.label_histogram(report.by_label, threshold)
             plots[self.histogram] = visible(figure)
             plots[self.cut] = macro("bulk/cut")(report.by_label, threshold)
-        # Labels are in the histogram.
+        # The histogram shows labels, so they have no scatter plot.
         if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = visible(figures.scatter(report, gold))

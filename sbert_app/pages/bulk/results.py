@@ -66,7 +66,10 @@ def scored_rows(summary: ScoreSummary) -> Markup:
 
 
 def progress(event: TaskProgress, job: str = "") -> Markup:
-    """Renders a bar with the rate and the time left; before the first row is scored, with the current step."""
+    """Renders a bar with the rate and the time left; before the first row is scored, with the current step.
+
+    ``job`` is the id of the job for the address of the page; "" for the example.
+    """
     if not event.done:
         bar = macro("progress")(event.description, 0, label="rows scored")
     else:
@@ -85,7 +88,10 @@ def of_job(html: Markup, job: str) -> Markup:
 
 
 def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
-    """Renders a summary of the scored file, in sentences. The file has about ``expected_rows``."""
+    """Renders a summary of the scored file, in sentences. The file has about ``expected_rows``.
+
+    ``job`` is the id of the job for the address of the page; "" for the example.
+    """
     models = f"{model_label(summary.model)}, {summary.pooling} pooling"
     if summary.cross_encoder:
         models += f", and {model_label(summary.cross_encoder)}"
@@ -99,8 +105,8 @@ def agreements(summary: ScoreSummary) -> Markup:
     if report is None:
         return Markup()
     cards = []
-    # Scores on a scale may have a decision, too, but only labels are counted by label, and only they
-    # have these cards in place of a correlation.
+    # Scores on a scale may have a decision, too, but they get the card of their correlation. Only
+    # labels are counted in ``by_label``.
     if report.decision and report.by_label:
         decision = report.decision.decision
         rows = format_count(decision.n, "row")
@@ -297,7 +303,7 @@ class Duplicates:
         }
 
     def wire(self, cut: gr.HTML, visited: Any, address_threshold: gr.State) -> None:
-        """Connects the buttons. After the event ``visited`` the threshold in the address is applied to scored rows.
+        """Applies a threshold when it is chosen, and after the event ``visited`` the threshold in the address.
 
         Args:
             cut: the slider below the histograms. Like the table of thresholds it runs ``bulk.js``,

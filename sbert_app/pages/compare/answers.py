@@ -153,8 +153,8 @@ def compute(
     errors = []
     cross_encoder = inputs.cross
     try:
-        # Opened here, although nothing is done with it, so that its error is told from an error of the
-        # first model. `compare_by_name` takes it from the cache.
+        # Opened here, although nothing is done with it, so that its error is told from an error of
+        # the first model. `compare_by_name` takes it from the cache.
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as error:
         # The cosine is worth showing without the cross-encoder.
@@ -180,7 +180,7 @@ def compute(
 
 def link(base_url: str, question: Question) -> str:
     """Returns a link that opens the page with a question, or a sentence if it would be too long."""
-    # The names of the fields are those of the query parameters.
+    # The fields have the names of the query parameters.
     query = urlencode({name: value for name, value in vars(question).items() if value})
     if len(query) > LONGEST_LINK:
         return "These sentences are too long for a link."
@@ -267,6 +267,7 @@ def result(
     places = [card.gold for card in cards]
     blind = []
     for comparison in answer.comparisons:
+        # The model does not know most words of one of the sentences.
         if comparison.is_blind:
             blind.append(f"{_unknown(comparison)} Its score says nothing.")
     # A score that says nothing is not explained.
@@ -399,7 +400,7 @@ class Reason(NamedTuple):
 
 
 def reason(answer: Answer) -> Reason | None:
-    """Returns the scores without each word. Returns None if no word can be left out, or if that takes a click."""
+    """Returns the scores without each word. Returns None if no word can be left out, or while they wait for a click."""
     cosine = answer.comparison.cosine
     cross = answer.comparison.cross_score
     if answer.changes is None:
@@ -439,7 +440,8 @@ def reason(answer: Answer) -> Reason | None:
         )
     opposite = _opposite(rows)
     if opposite in rows[MOST_LEFT_OUT:]:
-        # The sentence names this word, so it should not be in the fold.
+        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names this
+        # word.
         rows.remove(opposite)
         rows.insert(MOST_LEFT_OUT - 1, opposite)
     return Reason(why(rows), rows, cosine, cross)
@@ -453,7 +455,7 @@ def is_automatic(answer: Answer) -> bool:
 
 
 def why(rows: Sequence[WithoutWord]) -> str:
-    """Returns a sentence on the word that changes the cosine most, and on the `_opposite` word."""
+    """Returns a sentence on the word that changes the cosine most, and on the one that changes it the other way."""
     first = rows[0]
     if not first.decides:
         most = format_number(abs(first.cosine_change))
@@ -525,7 +527,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     remarks = []
     for comparison in comparisons:
         if not comparison.is_blind:
-            # `result` says of a blind model what it does not know.
+            # For a blind model, `result` says what it does not know.
             remarks += comparison.warnings
         if comparison.sent_to:
             remarks.append(f"Both sentences were sent to {comparison.sent_to}.")
@@ -641,7 +643,7 @@ def _basis(curve: Calibration, comparison: Comparison) -> str:
         # The user's own curve.
         data = data_label(curve.fitted_on)
     elif (comparison.model, comparison.pooling) == MEASURED_ELSEWHERE:
-        # For this model and pooling, the range was also checked on other text; see the constant.
+        # Only for this model and pooling, the range was also checked on other text.
         data = "STSb; on other text about 6 of 10"
     else:
         data = "STSb; other text not measured"

@@ -124,7 +124,7 @@ def ranked(pairs: AllPairs) -> Markup:
     if pairs.cross is not None:
         columns.insert(1, ("cross-encoder", "number"))
     rows = []
-    # ``score`` is that of the cross-encoder, None without one.
+    # ``score`` is the score of the cross-encoder, or None if no cross-encoder was chosen.
     for cosine, score, first, second in pairs.ranked():
         row = [format_number(cosine, 3), first, second]
         if score is not None:

@@ -107,8 +107,8 @@ class TwoSentences:
         self.random_stsb = gr.State(None)
         # The model whose pooling was selected last; see `_with_pooling`.
         self.shown_model = gr.State(DEFAULT_MODEL)
-        # The inputs for which nothing is downloaded until the visitor asks: those whose download was
-        # stopped, and those that a link has filled in.
+        # The inputs for which nothing is downloaded until the visitor asks: those whose download
+        # was stopped, and those that a link has filled in.
         self.stopped = gr.State(None)
         # The newest question (`ask`), and what is kept under `SHOWN` and `NEEDED`.
         self.questions = gr.State({})
@@ -119,8 +119,8 @@ class TwoSentences:
         self.asker = gr.HTML("", js_on_load=ASK_AGAIN, elem_id="ask-again")
         # Active while a missing curve is being measured.
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
-        # Its Start and Stop are not used: a change starts the download, and `stop` stores the inputs
-        # first.
+        # Made without buttons: a change of `download_needed` starts the download, and `stop` stores
+        # the inputs before it stops the download.
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
         self.inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
         report_button(
@@ -193,8 +193,8 @@ class TwoSentences:
             [self.questions],
             [self.answer, self.calibrating, self.calibration],
         )
-        # The inputs are stored before the download stops: its end triggers an answer, which does not
-        # download again for the stored inputs.
+        # The inputs are stored before the download stops: its end triggers an answer, which does
+        # not download again for the stored inputs.
         stored = self.stop.click(
             lambda *values: values, inputs, self.stopped, **event_options(queue=False)
         )
@@ -224,8 +224,8 @@ class TwoSentences:
         # The picker opens with these poolings only.
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
-        # Without a pooling in the address, another model is opened with its own pooling: `answer_pair`
-        # selects it for every model but ``shown_model``.
+        # Without a pooling in the address, another model is opened with its own pooling:
+        # `answer_pair` selects it for every model but ``shown_model``.
         shown_model = ""
         if "pooling" in query or "model" not in query:
             # `answer_pair` reports an invalid name.
@@ -271,7 +271,8 @@ class TwoSentences:
             # The pooling of the picker, which is updated at the end if another one was used.
             picked_pooling = inputs.pooling
             if not all(map(models.is_here, inputs.models)):
-                # The progress of a download, or a question, takes the place of the answer.
+                # The progress of a download, or the request for a click, takes the place of the
+                # answer.
                 questions[SHOWN] = None
                 is_stopped = tuple(fields) == stopped
                 return self._without_models(inputs, is_stopped, questions)
@@ -279,12 +280,13 @@ class TwoSentences:
             if str(model) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
                 inputs = replace(inputs, pooling=models.get(model, VectorModel).pooling)
-            # It is on this machine (`is_here`), but perhaps not in memory yet (`has`).
+            # The cross-encoder is on this machine (`is_here`), but perhaps not in memory yet
+            # (`has`).
             is_loading = bool(inputs.cross) and not models.has(inputs.cross)
             if is_loading and not waits:
                 inputs = replace(inputs, cross="")
             last = questions.get(SHOWN)
-            # An answer with errors, such as that of a missing second model, is computed again.
+            # An answer with errors, such as a second model that is missing, is computed again.
             if isinstance(last, Answer) and last.inputs == inputs and not last.errors:
                 # The page shows this answer already.
                 return {self.answer: gr.skip()}
@@ -314,8 +316,9 @@ class TwoSentences:
         }
 
     def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
-        """Downloads the missing models of a question, or asks for a click if their download was stopped."""
-        # Empty if nothing has to be downloaded after all, as for models in the cache of the Hub.
+        """Returns the update that starts the download of missing models, or asks for a click if it was stopped."""
+        # After a stop, the list may also be empty: nothing has to be downloaded for models in the
+        # cache of the Hub.
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")
@@ -324,7 +327,7 @@ class TwoSentences:
                 self.answer: question,
                 self.download: gr.update(visible=True),
             }
-        # `load_models` runs when ``download_needed`` changes, and reads this.
+        # The new value of ``download_needed`` starts `load_models`, which reads this.
         questions[NEEDED] = inputs.models
         return {**self._nothing(), self.download_needed: str(next(_downloads))}
 
@@ -350,7 +353,8 @@ class TwoSentences:
             return {}
 
         empty = self._nothing()
-        # The answer shows the message of a stop.
+        # After a stop, `run` shows its message in the answer, unless the update contains the
+        # answer.
         del empty[self.answer]
         for update in self.loading.run(request, download, empty):
             if questions[SHOWN] is not None:
@@ -417,8 +421,8 @@ class TwoSentences:
             curves.append(by_pooling)
             errors += problems
             if None in by_pooling.values():
-                # Does nothing for a model that is being calibrated or cannot be; then there may be no
-                # progress.
+                # Does nothing if the model is being calibrated already. If it cannot be calibrated,
+                # there is no progress.
                 self.services.calibrate_later(comparison.model, comparison.pooling)
                 progress = progress or self.services.calibration_progress(comparison.model)
         html = answers.result(answer, curves, is_measuring=progress is not None, errors=errors)
@@ -444,7 +448,7 @@ class TwoSentences:
                 if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))
             except UserFacingError as error:
-                # The user's own curve cannot be read.
+                # The user's own curve cannot be read, so the curve fitted on STSb takes its place.
                 problems.append(error_message(error))
                 curves[pooling] = calibration.computed_curve(model, pooling, home, weights)
         return curves, problems

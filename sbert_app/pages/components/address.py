@@ -45,8 +45,8 @@ def remember(
     for section in _sections(tabs):
         rows += _inner_tabs(section)
     for row in rows:
-        # (title, id, ids of the tabs inside). A press is found by the title; the address names the
-        # id of a tab of this row, or of a tab inside of it.
+        # (title, id, ids of the tabs inside) of each tab. The script knows the title of a tab that
+        # was pressed; the address has the id of a tab of this row, or of a tab inside of it.
         names = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
         # The browser opens the tab, because an update from the server would race with a press on
         # another tab. A tab that was pressed earlier wins over the address.
@@ -58,7 +58,8 @@ def remember(
         for section in _sections(row):
             # An address without a tab opens the first one.
             name = "" if section is first else section.id
-            # By the title, the browser checks that the tab is still open.
+            # The event may come late, when another tab is open already. The script finds the open
+            # tabs by their titles.
             arguments = f"{json.dumps(name)}, {json.dumps(section.label)}"
             run_js(section.select, f"() => {{ window.rememberTab({arguments}); }}")
     return restored
@@ -88,6 +89,7 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     Returns:
         The event after which the controls have the values that the person has entered.
     """
+    # The number under which the script keeps the values of these controls.
     group = next(_groups)
     initial = json.dumps([control.value for control in controls])
     # Values that are still the initial ones do not count as entered.
@@ -170,7 +172,7 @@ def value_of(control: Any, texts: list[str]) -> Any:
 
 
 def _number(control: gr.Slider | gr.Number, text: str) -> Any:
-    """Returns the number in a text; None for the empty text of a cleared field."""
+    """Returns the number in a text: None for the empty text of a cleared field, ``gr.skip()`` for an invalid one."""
     if not text:
         return None
     try:

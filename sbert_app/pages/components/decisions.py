@@ -39,7 +39,7 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
 
 def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
     """Renders the pairs, the average precision, and a row for each threshold with a button that applies it."""
-    # A table of one model does not show its label and its ρ; see `_table`.
+    # (label, decision, ρ, way to use a choice). A table of one model shows no label and no ρ.
     group = ("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))
     lead = macro("decision_lead")(title, data.decision)
     return _table([group], data, lead, notes, failures={})
@@ -54,6 +54,7 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
     for model in decisions.models:
         groups.append((model.label, model.on_data.decision, model.rho, partial(use, model.model)))
     taken = decisions.to_take or decisions.models[0]
+    # The threshold that the lead recommends.
     safest = taken.safest
     # Without a threshold that fulfils the criterion, nothing can be applied.
     link = use(taken.model, safest) if safest.exists else ""

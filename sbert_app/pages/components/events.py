@@ -36,11 +36,11 @@ def event_options(
         queue: whether the handler waits in Gradio's queue. A handler that takes milliseconds need
             not wait.
         trigger_mode: what Gradio does with an event that comes before the browser has processed the
-            last answer.
+            last answer. None is Gradio's default for the event.
 
-            - "multiple" handles it at once. An event with two listeners needs this: after
-              "always_last", the default of ``change``, Gradio calls all listeners of the event
-              again, and two of them call each other for seconds.
+            - "multiple" handles it at once. An event with two listeners needs this: with
+              "always_last", the default of ``change``, Gradio repeats the event for all of its
+              listeners, and two listeners set each other off for seconds.
             - "always_last" handles it next, or the last one if there are several. The answer must
               not set the control that was changed, because that would undo the next choice.
             - "once", the default of the other events, drops it.
@@ -168,6 +168,7 @@ def follow(
     # Answers may overtake each other. The page sends the name of the answer that it shows, and gets
     # what has changed since that answer.
     shown_answer = gr.HTML("", visible="hidden")
+    # `show` changes both dictionaries in place, so the states are not among its outputs.
     questions = gr.State({})
     # The versions that the page has after each of the last answers, by the name of the answer.
     answered = gr.State({})
@@ -180,7 +181,8 @@ def follow(
         if not is_newest():
             # A look that started later may have ended earlier, with a newer state.
             return {shown_answer: gr.skip()}
-        # Empty for a page without an answer, or with one that is no longer kept: everything is sent.
+        # Empty if the page has no answer yet, or one that is not kept any more. Then everything is
+        # sent.
         versions = dict(answers.get(name_on_page, {}))
         # Adds what is sent now to ``versions``.
         updates = changes(now, versions)
@@ -222,6 +224,7 @@ def changes(now: Mapping[Any, Any], sent: dict[Any, Any]) -> Update:
             continue
         sent[component] = key
         if update is None:
+            # The version is the value of the component itself.
             update = version
         elif callable(update):
             update = update()

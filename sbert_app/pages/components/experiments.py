@@ -202,7 +202,7 @@ def name_of(experiment: Experiment) -> str:
     record = experiment.record
     content = format_count(len(experiment.seeds), "seed")
     if record.by:
-        # Folds, such as those of a file by topic.
+        # The name of a file, and what its folds are made by, such as "topic".
         content = f"{record.name}, {record.by}"
     progress = "finished"
     if experiment.state != State.FINISHED:
@@ -221,8 +221,9 @@ def status_of(experiment: Experiment) -> Markup:
     if experiment.seconds_left is not None:
         facts.append(f"about {format_estimate(experiment.seconds_left)} left")
     running = [cell.share for cell in cells if cell.state == State.RUNNING]
-    # In runs; a running one counts by its share of steps.
+    # The number of finished runs. A running one counts by its share of steps.
     done = counts[State.FINISHED] + sum(running)
+    # A visitor sees the names of files, but not their folders.
     reasons = list(map(without_folders, experiment.reasons))
     return macro("experiment_status")(
         facts, done / len(cells), reasons, shared_settings(experiment)
@@ -290,6 +291,7 @@ class StartForm:
         """Shows the estimate at events of the fields, or after the handler of an event (``event.then``)."""
         inputs = [self.questions, *self.inputs]
         outputs = [self.planned, *self.described]
+        # Waits until Gradio has filled in the fields.
         settled = run_js(listen, SETTLED)
         settled.then(
             self._estimate, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -316,9 +318,11 @@ class StartForm:
         """Shows the plan for ``values`` of the fields, unless the form has newer ones by then."""
         is_newest = ask(questions)
         try:
-            estimate, plan = self.estimate(*values)
+            # The estimate of one run, and the function that renders the plan of all runs.
+            estimate, render_plan = self.estimate(*values)
+            # None before the first run of this kind on this machine.
             rate = known_rate(estimate.config, self.store.recent())
-            update = {self.planned: plan(rate), **self.describe(estimate, *values)}
+            update = {self.planned: render_plan(rate), **self.describe(estimate, *values)}
         except UserFacingError as error:
             update = {self.planned: error_message(error)}
         return update if is_newest() else {self.planned: gr.skip()}

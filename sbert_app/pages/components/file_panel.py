@@ -160,7 +160,8 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
             # column.
             by_role[old_role] = "" if last_column == NO_JUDGEMENT else last_column
     elif old_role:
-        # The column is not used any more.
+        # The column is not used any more. Without a judgement, the reading would look for one,
+        # unless `NO_JUDGEMENT` says that there is none.
         by_role[old_role] = NO_JUDGEMENT if old_role == TARGET else ""
     first, second, target = by_role.values()
     # A single sentence is sentence 1.
@@ -168,7 +169,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
 
 
 def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
-    """Returns the reading of a table with the columns that a person has chosen; its own without another choice."""
+    """Returns the reading of a table with the columns that a person has chosen, or its own if none are chosen."""
     # Without sentence 1, nothing is chosen yet, or not enough.
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading
@@ -176,9 +177,9 @@ def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
 
 
 def _requested(first: str | None, second: str | None, target: str | None) -> list[str]:
-    """Returns the columns as ``?columns=`` lists them, without empty ones at the end."""
+    """Returns the columns for ``?columns=`` in the name of a data set, without empty ones at the end."""
     if target:
-        # The third place is that of the judgement, so the first two are kept even if empty.
+        # The judgement is always the third, so the columns before it are kept even if empty.
         return [first or "", second or "", target]
     return [name for name in (first, second) if name]
 
@@ -207,8 +208,8 @@ class FilePanel:
         Args:
             prefix: the beginning of the element ids.
             page: the name of the page, which is left out of the links.
-            state: for a page that copies its uploads, the path or the table that it uses. Such a
-                page calls `of` itself.
+            state: a state with a path or a table, in place of the upload, for a page that copies its
+                uploads. Such a page calls `of` itself.
         """
         self.services = services
         self.upload = upload
@@ -251,8 +252,8 @@ class FilePanel:
         """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
-        # The script of the panel is needed even if the page holds no components. Gradio also knows the
-        # event ``role`` below by its name in this script, which triggers it.
+        # Sets the script of the panel, also for a page that does not call `hold`. It comes before
+        # the event ``role``, which exists only once the script contains its name.
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -345,6 +346,8 @@ class FilePanel:
                 choices=sheets, value=table.sheet or None, visible=len(sheets) > 1
             ),
             **self._of_columns(table, columns, encoding, read_as, is_open, remark),
+            # A page opens with its example and without this field, which stays hidden, so that
+            # nothing jumps.
             self.read_as: gr.update(
                 value=read_as, visible=_has_target(columns) and self._is_upload(table)
             ),
@@ -371,7 +374,7 @@ class FilePanel:
             return {self.table: gr.skip()}
         columns = (first, second, target)
         if not any(columns):
-            # No role has been chosen yet, so the new one changes those of the reading.
+            # No role has been chosen yet, so the new one changes the roles of the reading.
             columns = columns_of(table.reading)
         if event.labels:
             read_as = str(event.labels)
@@ -461,6 +464,7 @@ class FilePanel:
             lines += reading.notes
             is_clear = bool(reading.sentences) and not has_question(reading)
             is_small = table.row_estimate <= MOST_EXAMINED
+            # `chosen_name` accepts uploads only.
             if is_clear and is_small and self._is_upload(table):
                 name = chosen_name(
                     self.services, str(table.path), encoding, table.sheet, *columns, read_as
@@ -477,7 +481,9 @@ class FilePanel:
             problem = error_message(error)
         questions = []
         for doubt in reading.doubts:
-            # Only training accepts pairs without a judgement, as matches.
+            # With ``is_possible_only``, the question is whether a column for which nothing speaks
+            # is a judgement. Only training has to know: it takes pairs without a judgement as
+            # matches.
             if self.page == "train" or not doubt.is_possible_only:
                 candidates = [(name, reading.examples(name)) for name in doubt.candidates]
                 questions.append((doubt.question, candidates))
@@ -557,6 +563,7 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
         if role not in dict(roles):
             # Only a reading gives other roles, such as a split.
             roles.insert(0, (role, role))
+        # A role that comes from the name of the column, or from a person, needs no evidence.
         evidence = column.evidence if column.is_by_cells else ""
         heads.append(_Head(column.name, role, evidence, roles))
     return heads
@@ -627,7 +634,7 @@ class FileDoctor:
 
         ``how`` are the inputs of the panel.
         """
-        # The columns and the scale, the others of ``how``, are read in `chosen_name`.
+        # `chosen_name` reads the rest of ``how``, which is the columns and the scale.
         encoding, sheet, *_ = how
         yield {self.findings: waiting("Reading the file …")}
         try:
@@ -636,8 +643,8 @@ class FileDoctor:
                 return
             name = chosen_name(self.services, str(table.path), *how)
             data = load_data(name, self.services.settings.home)
-            # With a model, texts that it does not know or would cut are found as well. `_panel` calls
-            # `examine` without one, so that it does not wait for a model.
+            # With a model, texts that it does not know or would cut are found as well. `_panel`
+            # calls `examine` without one, so that it does not wait for a model.
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             # Other findings, such as labels of mostly one kind, leave all rows in the file.
@@ -672,7 +679,7 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
     """
     version = file_version(Path(path))
     try:
-        # In the encoding that the bytes show. ``encoding`` is needed only if that is doubtful.
+        # In the encoding that the bytes show. ``encoding`` is used only if they leave a doubt.
         table = _open_once(path, None, sheet or None, version)
         is_doubtful = not table.is_plain
     except UnknownSheetError:
@@ -751,8 +758,8 @@ def chosen_name(
         # The columns belong to another one of several files. The own reading of this file decides.
         return str(name)
     reading = table.reading
-    # Without a first sentence the table's own reading decides, so it must have sentences, and nothing
-    # else may be chosen.
+    # Without a first sentence the table's own reading decides, so it must have sentences, and
+    # nothing else may be chosen.
     if not first and (requested or not reading.sentences):
         columns = listed(table.columns)
         raise InputError(
@@ -764,9 +771,9 @@ def chosen_name(
     if not first or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:
-        # No judgement was found or chosen, but a reading of the two columns alone would look for one
-        # again. With doubts, an empty target may also be a question that is not answered yet, which
-        # the reading asks again.
+        # There is no judgement, but a reading of the two columns alone would look for one again. If
+        # the table has doubts, the person may just not have answered the question yet, so the
+        # reading asks it again.
         requested = _requested(first, second, NO_JUDGEMENT)
     # A comma in the name of a column is escaped, as commas separate the names.
     columns = ",".join(column.replace(",", "\\,") for column in requested)

@@ -48,7 +48,7 @@ from sbert_app.services.container import Services
 from training.errors import StoppedError, UserFacingError
 
 # The labels of the Stop button.
-IDLE = "Stop"
+STOP = "Stop"
 STOPPING = "Stopping …"
 
 
@@ -108,7 +108,7 @@ class MeasureTab:
         start_id, stop_id, status_id = ids
         with gr.Row(elem_classes="actions") as buttons:
             start = gr.Button(label, variant=variant, elem_id=start_id)
-            stop = gr.Button(IDLE, visible=False, elem_id=stop_id)
+            stop = gr.Button(STOP, visible=False, elem_id=stop_id)
         html = gr.HTML(status, elem_id=status_id)
         return cls(services, name, html, start, stop, buttons=buttons, **options)
 
@@ -189,9 +189,9 @@ class MeasureTab:
             note_action, starts, None, **event_options(queue=False, trigger_mode="multiple")
         )
 
-        def show_example(is_opened: bool, starts: Questions) -> Update:
-            if is_opened:
-                # An answer needs at least one component.
+        def show_example(was_selected: bool, starts: Questions) -> Update:
+            if was_selected:
+                # Nothing changes, but an answer needs at least one component.
                 return {was_opened: True}
             try:
                 update = example()
@@ -276,6 +276,7 @@ class MeasureTab:
         message of the error. After Stop it is ``on_stop``, by default ``empty``. If that does not
         set the status, the status is the message ``stopped``.
         """
+        # An update needs at least one component, and there may be no buttons.
         yield {self.status: gr.skip(), **self._buttons(running=True)}
         try:
             events = self.services.tasks.run(self.owner(request), "Preparing", work)
@@ -301,7 +302,7 @@ class MeasureTab:
     def _buttons(self, running: bool) -> Update:
         update: Update = {}
         if self.stop is not None:
-            update[self.stop] = gr.Button(IDLE, interactive=True, visible=running)
+            update[self.stop] = gr.Button(STOP, interactive=True, visible=running)
         if self.start is not None:
             update[self.start] = gr.Button(interactive=not running)
         return update

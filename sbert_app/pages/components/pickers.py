@@ -162,10 +162,11 @@ def data_choices(picker: str) -> list[tuple[str, str]]:
 
 
 def _data_label(source: DataSet, split: str, has_rows: bool) -> str:
-    """Returns the title, the split if there are several, "Hub" for a download, and perhaps the number of rows."""
+    """Returns the title, the split if there are several, "Hub" for a download, and, if ``has_rows``, the row count."""
     label = source.title
     if len(source.splits) > 1:
-        # A title of several words is separated by a comma: "STSb dev", but "Wikipedia sections, dev".
+        # A title of several words is separated by a comma: "STSb dev", but "Wikipedia sections,
+        # dev".
         comma = "," if " " in label else ""
         label += f"{comma} {split}"
     # The built-in set, the STS benchmark, has no repository.
@@ -326,7 +327,8 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
     controls = [dimension, prompt, precision]
     options = event_options(queue=False, trigger_mode="multiple")
     model.change(show, model, controls, **options)
-    # The event ``input`` comes from a person only, so `show` does not call `_with_settings` in turn.
+    # The event ``input`` comes from a person only, so `show` does not call `_with_settings` in
+    # turn.
     for control in controls:
         control.input(_with_settings, [model, *controls], model, **options)
 
@@ -345,7 +347,7 @@ def _with_settings(
         parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
-    # None for both is the prompt of the folder, and an empty text no prompt at all.
+    # The folder decides if both are None. An empty text stands for no prompt at all.
     prompt_text = None
     prompt_name = None
     if prompt == NO_PROMPT:

@@ -111,6 +111,7 @@ def plot(figure: Any) -> Markup:
     A "<" is written as an escape of JSON, so that no text of the figure can end the element.
     """
     text = figure if isinstance(figure, str) else figure.to_json()
+    # `PLOT` is the start tag of the element.
     return Markup("{}{}</script>").format(Markup(PLOT), Markup(text.replace("<", r"\u003c")))  # noqa: S704 - no tag
 
 
@@ -129,7 +130,8 @@ def of_page(
         components += [part for part in parts if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
-        # The values of the settings follow those of the components.
+        # The values of the components come first, and `_part` renders them as HTML; the values of
+        # the settings follow.
         html = dict(zip(components, map(_part, values), strict=False))
         choices = {}
         for control, value in zip(settings, values[len(components) :], strict=True):
@@ -175,7 +177,8 @@ def report_button(
     element id, and ``options`` are further arguments of ``gr.Button``.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
-    # For what the page opens with; later changes run `SHOW_WITH_PARTS`.
+    # This holds when the page opens. After later changes, `SHOW_WITH_PARTS` shows or hides the
+    # button.
     options.setdefault("visible", any("<table" in str(part.value) for part in parts))
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
     # Holds the report on its way to the browser, where a script saves it.
@@ -191,8 +194,8 @@ def report_button(
             write_text(path, report.html())
         return str(path)
 
-    # The browser sends None for a part that is hidden. The other inputs, such as settings, have no id
-    # here, so their values are sent as they are.
+    # The browser sends None for a part that is hidden, which it finds by its id. The values of
+    # other inputs, such as settings, are sent as they are.
     ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
     written = button.click(write, inputs, file, js=present, **event_options())

@@ -49,7 +49,8 @@ def build(services: Services) -> None:
     report_button(services, *of_page("Calibration", shows), "calibration")
     home = services.settings.home
     empty = {figure: hidden()}
-    # The values of a handler are the model and the first set, and then, from here on, the second set.
+    # The values of a handler are the model and the first set, and then, from here on, the second
+    # set.
     check_from = len(pickers.inputs)
 
     def fit(watch: Watch, *values: str) -> Update:
@@ -63,8 +64,8 @@ def build(services: Services) -> None:
         try:
             return check(watch, *values, sentence=sentence)
         except InputError as error:
-            # The curve stays as fitted. Without a second set, by name or as a file, nothing had to be
-            # checked.
+            # The curve stays as fitted. Without a second set, by name or as a file, `check` fails
+            # too, but nothing had to be checked.
             status = messages.lead(sentence)
             name, file, *_ = values[check_from:]
             if name or file:
@@ -102,7 +103,7 @@ def build(services: Services) -> None:
     def example() -> Update:
         """Checks the calibration on shipped scores, which do not need a model.
 
-        It is the shipped calibration, unless the user has fitted another one.
+        This calibration ships as well, unless the user has fitted another one.
         """
         model = ModelName.parse(MODELS[0])
         curve = calibration.load_calibration(str(model), "mean", home)

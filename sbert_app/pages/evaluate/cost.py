@@ -44,13 +44,14 @@ def build(services: Services) -> None:
     def measure(watch: Watch, *values: str) -> Update:
         model, pairs = pickers.loaded(*values)
         watch.report(0, f"Loading {model.label}")
-        # Labels, if the pairs have no gold scores, are read as scores.
+        # Pairs without gold scores have labels, which are read as scores.
         costs = measure_cost(services.models.get(model, Model), with_scores(pairs), watch)
         return result(costs, model, "Measured now")
 
     def result(costs: CostTable, model: ModelName, origin: str) -> Update:
         """Shows a measurement. ``origin`` says where it comes from, such as "Measured now"."""
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
+        # The smallest vectors that lose at most `MOST_LOSS` points of quality, or None.
         smallest = costs.smallest_within(MOST_LOSS)
         return {
             tab.status: macro("evaluate/cost_summary")(

@@ -97,7 +97,7 @@ class _ErrorAnalysisTab:
             run_js(opened.then, SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
-        """Scores the data set, unless the cache has the scores, lists the largest errors, and explains the first."""
+        """Scores the data set, or takes the scores from the cache, lists the largest errors, and explains the first."""
         model, name = self.pickers.named(*values)
         watch.report(0, f"Scoring {data_label(name)}")
         pairs = load_scored_pairs(name, self.services.settings.home)
@@ -126,7 +126,7 @@ class _ErrorAnalysisTab:
         """Returns the updates of the lists of errors and of the slices. The caller adds the word map of a pair.
 
         Args:
-            name: the name of the data for its label.
+            name: the name of the data, which the summary shows.
             selects_first: whether the first pair that is rated too high is selected in its list.
         """
         result, pairs = result.without_unscored(pairs)

@@ -100,7 +100,7 @@ def build(services: Services) -> None:
         return "", experiment.id
 
     def show(experiment: Experiment | None) -> dict[Any, Output]:
-        # Called only if the progress differs from that on the page.
+        # Called only if the page shows an older progress.
         def draw() -> Markup:
             return score_table(experiment) if experiment else example
 

@@ -65,11 +65,12 @@ def build(services: Services) -> None:
     def score(watch: Watch, *values: str) -> Update:
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:
-            # Pairs with scores become triplets, as in training.
-            # "triplet" is the name in an error message.
+            # Pairs with scores become triplets, as in training. "triplet" is the objective that an
+            # error message names.
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         scorer = services.models.get(model, Model)
-        # The template renders the figures of either kind: a dict for triplets, an object for labels.
+        # The template renders the figures of either kind: a dict for triplets, an object for
+        # labels.
         result: Any
         figure = None
         if data.kind == TRIPLETS:
@@ -130,9 +131,9 @@ def build_transfer(services: Services) -> None:
         if not names:
             raise InputError("choose at least one model")
         models = [ModelName.parse(name) for name in names]
-        # ``how`` says how the panel reads the file.
         home = services.settings.home
         if file:
+            # ``how`` says how the panel reads the file.
             rows = transfer.read_labelled(chosen_name(services, file, *how))
         elif task == GENRES:
             rows = transfer.sentences_by_genre(home)
@@ -144,7 +145,8 @@ def build_transfer(services: Services) -> None:
     tab.wire(
         score,
         [picker, data, file, *panel.inputs],
-        # The status is the only output, and an error replaces it, so nothing else has to be cleared.
+        # The status is the only output, and an error replaces it, so nothing else has to be
+        # cleared.
         {},
         example=lambda: {tab.status: shipped("transfer_scores")},
     )

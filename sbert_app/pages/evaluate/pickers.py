@@ -68,7 +68,7 @@ def model_dropdown(
 def file_instead_of(named: gr.Dropdown, **options: Any) -> gr.File:
     """Builds the upload of a file. A file replaces the data set, whose picker ``named`` is hidden then."""
     file = gr.File(label="Your own file", height=120, **options)
-    # Quick enough to be handled at every change, at once.
+    # The handler is quick, so every change is handled at once.
     file.change(
         lambda path: gr.update(visible=path is None),
         file,

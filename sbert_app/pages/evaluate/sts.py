@@ -101,7 +101,7 @@ class _Display(NamedTuple):
         return f"{statistic} of the {SIMILARITIES[self.similarity].label}; rows from the paper: {self.papers}"
 
 
-# The number of the controls: in the values of `measure`, those of the file panel come after them.
+# The number of the controls. In `measure`, their values come before the values of the file panel.
 DISPLAY_CONTROLS = len(_Display._fields)
 
 
@@ -297,7 +297,8 @@ class _SimilarityTab:
         display = _Display(*values[:DISPLAY_CONTROLS])
         how = values[DISPLAY_CONTROLS:]
         try:
-            # ``how`` holds for all files. Of a file without the chosen columns, its own reading decides.
+            # ``how`` holds for all files. A file without the chosen columns is read as it is by
+            # default.
             names = list(data)
             for file in files or ():
                 names.append(chosen_name(self.services, file, *how))
@@ -313,8 +314,8 @@ class _SimilarityTab:
         # "Show the shipped table" is hidden, as the next cell would replace that table.
         yield {self.back: hidden()}
         shown_cells = 0
-        # `work` fills the grid in a thread meanwhile. Nothing is emptied after an error or a stop: the
-        # table keeps what was measured until then.
+        # `work` fills the grid in a thread. Nothing is emptied after an error or a stop:
+        # the table keeps what was measured until then.
         for update in self.tab.run(request, work, {}):
             if grid.done > shown_cells:
                 shown_cells = grid.done
@@ -346,7 +347,7 @@ class _SimilarityTab:
         results = grid or self.shipped
         display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
-        # The number of models with a figure, as an estimate is None where there is none.
+        # The number of models with a figure. In a column without one, the estimate is None.
         model_count = sum(any(row.estimates.values()) for row in table.rows)
         return {
             self.display: gr.Accordion(label=display.title),
@@ -366,15 +367,15 @@ def _model_choices(results: Results) -> list[tuple[str, str]]:
 def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
     """Returns the two best models on the fullest column, or None twice if there are fewer.
 
-    Models that were trained on its pairs come last.
+    Models that were trained on pairs of this column come last.
     """
     name = _fullest(table, table.columns).name
     ranking = []
     for row in table.rows:
         estimate = row.estimates[name]
         if estimate:
-            # Sorted by the first value and then by the next: False comes before True, and the highest
-            # figure first.
+            # Sorted by the first value and then by the next: False comes before True, and the
+            # highest figure first.
             ranking.append((name in row.trained_on, -estimate.value, row.model))
     models = [model for _, _, model in sorted(ranking)]
     if len(models) < 2:
@@ -449,10 +450,10 @@ def score_table(results: Results, table: ResultTable) -> Markup:
 def _ranking(results: Results, table: ResultTable) -> Markup:
     """Renders the ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
-    # Like the best of the table, the ranking leaves out models that were trained on the pairs.
+    # Models that were trained on pairs of the column are not ranked.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     if not models:
-        # All were trained on some of the pairs; the ranking is on the others.
+        # All were trained on some of the pairs, so `rank_models` ranks them all on the other pairs.
         models = [row.model for row in table.rows]
     ranking = rank_models(results, column.name, table.metric, models)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
@@ -471,7 +472,7 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
     sentences = []
     for name in [*results.data, AVERAGE]:
         if difference := results.difference(a, b, name, metric):
-            # By pairs of models in the order of their ranks, so the pair may be the other way round.
+            # A key names the better model first, so the two models may be the other way round.
             p_values = rank_models(results, name, metric).p_values
             p_value = p_values.get((a, b), p_values.get((b, a)))
             on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"

@@ -96,7 +96,8 @@ def build(services: Services) -> None:
     before = [was_model, was_threshold]
     controls = [precision, match_from]
     for control in controls:
-        # Gradio answers the last change of a number that is being typed, so the title ends up right.
+        # Gradio answers the last change of a number that is being typed, so the title ends up
+        # right.
         control.change(
             lambda *values: gr.Accordion(label=_settings_title(*values)),
             controls,
@@ -158,7 +159,7 @@ def build(services: Services) -> None:
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
         first_notes = []
         if model_before is not None:
-            # The threshold of the model before becomes one of the model that `result` shows, too.
+            # `result` shows this model. The threshold of the model before is carried over to it.
             taken = decisions.to_take or decisions.models[0]
             open_any = partial(services.models.get, type_=Model)
             advice = advise(
@@ -205,13 +206,13 @@ def _settings_title(precision: float | None, match_from: float | None) -> str:
 def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
     """Returns a function that makes a link to Bulk with a model and a threshold.
 
-    Bulk opens a copy of the ``file``, which is read as ``how``, the inputs of its panel, says; or its
-    own example.
+    Bulk opens a copy of the ``file``, or its own example without a file. ``how`` are the inputs of
+    the panel, which say how the file is read.
     """
     query: dict[str, str] = {}
     if file:
-        # ``reading`` has the three columns and the scale, in the order of the names below, which are
-        # element ids on Bulk. `open` makes a job with a copy of the file.
+        # ``reading`` has the three columns and the scale, in the order of the names below, which
+        # are element ids on Bulk. `open` makes a job with a copy of the file.
         encoding, sheet, *reading = how
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
         names = (

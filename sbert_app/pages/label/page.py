@@ -111,7 +111,8 @@ class _LabelPage:
         self.projects = Projects(services.settings.home)
         gr.HTML(messages.heading("Label", TAGLINE))
         with gr.Row(elem_id="label-choice"):
-            # The value of a link may be sent before the choices have loaded, so any value is allowed.
+            # The value of a link may be sent before the choices have loaded, so any value is
+            # allowed.
             self.project = gr.Dropdown(
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
@@ -213,6 +214,7 @@ class _LabelPage:
                 note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
             )
             opened = event(self.open_project, choice, everything, **event_options(queue=False))
+            # The field gives up the focus, so that digits are ratings from now on.
             js = f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}"
             run_js(opened.then, js, choice)
         for name in ("judge", "take_back", "turn", "agree"):
@@ -312,6 +314,7 @@ class _LabelPage:
         if project is None:
             card = macro("label/no_project")(version=next(_versions))
         else:
+            # The first pair that is not judged, looked for from pair 0.
             card = self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
 
@@ -325,15 +328,15 @@ class _LabelPage:
 
         def work(project: Project) -> tuple[int, bool]:
             project.rate(event.rater, event.pair, _score(event))
-            # From this pair, `_after` moves on to the next one that is not judged.
+            # True: from this pair, the card moves on to the next one that is not judged.
             return event.pair, True
 
         key = (event.project, event.rater, event.pair)
         # The pair is being rated again, so an earlier reason is dropped.
         refusals.pop(key, None)
         update = self._after(event.project, event.rater, refusals, work, key)
-        # The card names the rater as `_name` does. If another project or rater has been chosen since,
-        # its card is shown.
+        # The card has the name of the rater without needless spaces. If another project or rater
+        # has been chosen since, the card of that choice is shown.
         if (event.project, event.rater) != (project_id, _name(rater)):
             update[self.card] = self.open_project(project_id, rater)[self.card]
         return update
@@ -348,6 +351,7 @@ class _LabelPage:
             if pair is None:
                 # Nothing is left to undo, so the card stays.
                 pair = event.pair
+            # False: the card shows this pair, although it may be judged.
             return pair, False
 
         return self._after(project_id, rater, refusals, work)
@@ -358,6 +362,7 @@ class _LabelPage:
         def work(project: Project) -> tuple[int, bool]:
             # A score of None takes back what was agreed on.
             project.agree(rater, event.pair, _score(event))
+            # False: the card stays at this pair.
             return event.pair, False
 
         return self._after(project_id, rater, refusals, work)

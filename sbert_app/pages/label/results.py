@@ -61,8 +61,8 @@ class Results:
         }
         self._page_report, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
-        # What `quality.compare` has measured, so that it does not measure the same model again: by the
-        # id of the run and the time at which it ended.
+        # The results of `quality.compare`, by the id of the run and the time at which it ended, so
+        # that no model is measured twice.
         self.comparisons: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
@@ -92,7 +92,7 @@ class Results:
 
     def after_rating(self, project: Project | None, rater: str) -> Update:
         """Returns the update of the agreement and of the buttons, which change with each rating."""
-        # It has one score for each judged pair, from all raters together.
+        # There is one joint rating of all raters for each judged pair.
         judged = len(quality.joint_ratings(project)) if project else 0
         differences = ""
         if project and (disagreements := quality.disagreements(project, rater)):
@@ -101,7 +101,7 @@ class Results:
             )
 
         def button(label: str, needed: int) -> gr.Button:
-            """Returns a button that takes a number of judged pairs, and says how many are missing."""
+            """Returns a button that is enabled once ``needed`` pairs are judged. Until then its label says so."""
             if project is None:
                 return gr.Button(f"{label}: make a project first", interactive=False)
             if judged < needed:
@@ -139,7 +139,8 @@ class Results:
         # (pairs in words, ρ, interval, number of pairs); `_figures` returns the two in the middle.
         rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
         if result.random is not None and not isnan(result.random.value):
-            # The other judged pairs were chosen because the models disagree or are near the threshold.
+            # The other judged pairs were chosen because the models disagree or are near the
+            # threshold.
             rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
         return macro("label/quality")(rows=rows, found=result)
 
@@ -250,7 +251,7 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     shared = format_count(agreement.shared, "shared pair")
     findings = []
     scale = "the scale"
-    # The level of measurement, on which α depends.
+    # The level of measurement of α, and α on a second level.
     level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
     if agreement.equal is not None:
         # The answers are yes or no; the estimate is in percent.
@@ -258,7 +259,7 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
         findings = [f"{share}% of the answers to {shared} agree (95% interval {interval})."]
         scale = "what “yes” means"
         level = "nominal"
-    # It is undefined where the ratings do not differ.
+    # Alpha is undefined where the ratings do not differ.
     if isnan(agreement.alpha):
         return [*findings, f"All ratings of the {shared} are equal: alpha is undefined."]
     alpha = format_number(agreement.alpha)
