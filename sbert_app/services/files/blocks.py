@@ -128,8 +128,8 @@ def read_blocks(
                 columns = reading.pair()
             names = table.columns
             schema = table.fields()
+            # None leaves the rows without new ids, as a table with one of these columns has ids.
             id_offset = None
-            # Rows that have ids keep them, and None adds no column of ids.
             if not {ID, "id"}.intersection(names):
                 names = (*names, ID)
                 schema = [*schema, pa.field(ID, pa.int64())]

@@ -55,6 +55,7 @@ class Finding:
         return f"{format_count(len(self.rows), self.noun)}: {self.what}" if self.rows else self.what
 
     def __str__(self) -> str:
+        """The summary with the numbers of the first rows, or the fault alone."""
         if not self.rows:
             return self.what
         some = ", ".join(f"{row:,}" for row in self.rows[:EXAMPLES])
@@ -92,7 +93,7 @@ def examine(
         if places:
             findings.append(Finding(what, [data.rows[at] for at in sorted(places)], noun=noun))
     without_letters = {text for text in texts if not any(map(str.isalnum, text))}
-    # The texts of faults whose rows can be used all the same.
+    # Texts whose rows are reported, but can be used all the same.
     remarks = {
         "text without a letter or digit": without_letters,
         "tags or entities": set(filter(MARKUP.search, texts)),
@@ -100,6 +101,7 @@ def examine(
     # A model without a known vocabulary does not give its tokens.
     if model is not None and model.vocabulary_size:
         if model.max_length:
+            # The positions of the texts that the model reads only in part.
             _, cut = model.read_tokens(texts)
             what = f"longer than {model.name} reads ({model.max_length:,} tokens)"
             remarks[what] = {texts[at] for at in cut}
@@ -122,8 +124,9 @@ def language_of(texts: list[str], model: Model) -> str:
     # The vocabulary of some models, such as endpoints, is not known.
     if not texts or not model.vocabulary_size:
         return ""
-    # The special tokens at both ends of each text are counted too.
-    subwords = model.read_tokens(texts)[0] - 2 * len(texts)
+    tokens, _ = model.read_tokens(texts)
+    # The tokens include the special ones at both ends of each text.
+    subwords = tokens - 2 * len(texts)
     return other_language(" ".join(texts), subwords, model.vocabulary_size)
 
 

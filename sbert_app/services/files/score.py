@@ -97,14 +97,15 @@ def score_file(
             in the middle, or changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
-    # A block can be read only once, so that it has no reading, and its columns are known.
+    # The columns of a block are known. To infer them again would use up its rows, which can be read
+    # only once.
     reading: TableReading | None = None
     if not is_block:
         requested = columns.names if isinstance(columns, PairColumns) else columns or ()
         reading = table.reading.with_columns(requested)
     gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(column=None)
     if not isinstance(columns, PairColumns):
-        # Only a block has no reading, and its columns are `PairColumns`.
+        # This is not a block, as its columns are `PairColumns`; so ``reading`` is not None here.
         columns = (reading or table.reading).pair()
     # The types of the new columns, by their kind.
     added = {"cosine": "float"}
@@ -176,7 +177,8 @@ def _read_gold(
     # Other notes of the data set are not about the judgements of several people.
     notes = tuple(f"{note}." for note in data.notes if "raters" in note)
     if data.scores is not None:
-        # `Dataset` has rescaled the scores, so that their scale is certain.
+        # `Dataset` has rescaled the scores, so that their scale is certain. They become texts, as
+        # `GoldColumn` reads cells.
         column = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
         return _Gold(column, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
     names = [data.label_names[label] for label in data.labels or ()]
@@ -429,6 +431,7 @@ class PairScorer:
             if unknown := _sides(states[:, at] == UNKNOWN):
                 _add_note(notes, at, f"no known token in {unknown}")
             if cut := _sides(states[:, at] == CUT):
+                # A model that cuts sentences has a ``max_length``.
                 _add_note(notes, at, f"{cut} cut at {self.encoder.max_length or 0:,} tokens")
         is_left_out = ~np.isfinite(cosine)
         not_finite = int(is_left_out.sum())

@@ -226,6 +226,7 @@ class XlsxWriter(Writer):
     def write(self, batch: RowBatch, added: Columns) -> None:
         for row in _plain_rows(batch, added):
             self._rows += 1
+            # The header is a row of the sheet, too.
             if self._rows >= MOST_EXCEL_ROWS:
                 raise InputError(
                     f"{self.path.name}: a sheet of Excel holds {MOST_EXCEL_ROWS:,} rows; write CSV"

@@ -38,7 +38,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 def read_document(path: Path, kind: type[Document]) -> Document:
     """The record in a file. Raises FileNotFoundError if it does not exist, InputError if it cannot be read."""
     try:
-        # Such as a folder, or a named pipe, where reading would wait for a writer.
+        # It may be a folder, or a named pipe, and reading a pipe would wait for a writer.
         if not path.is_file() and path.exists():
             raise unreadable(path, "it is not a file")
         return _adapter(kind).validate_json(path.read_bytes())
@@ -210,8 +210,9 @@ class DocumentStore(Generic[Document]):
 
         Raises InputError if the folder cannot be read.
         """
-        # For ".json" the name inside is "", and for "/job.json" the suffix of the folder is "".
-        file_suffix, _, name_inside = self.suffix.partition("/")
+        # With the suffix ".json" an entry of the folder is a record, and there is no name inside.
+        # With "/job.json" an entry is a folder that has the id as its name, without a suffix.
+        entry_suffix, _, name_inside = self.suffix.partition("/")
         try:
             names = sorted(path.name for path in self.folder.iterdir())
         except FileNotFoundError:
@@ -219,8 +220,8 @@ class DocumentStore(Generic[Document]):
         except OSError as error:
             raise unreadable(self.folder, error) from error
         for name in names:
-            key = name.removesuffix(file_suffix)
-            has_id = name.endswith(file_suffix) and is_id(key)
+            key = name.removesuffix(entry_suffix)
+            has_id = name.endswith(entry_suffix) and is_id(key)
             if has_id and os.path.lexists(self.folder / name / name_inside):
                 yield key
 
