@@ -155,6 +155,7 @@ class RayCluster:
                 # The scarcest resource of a node limits its runs.
                 room = min(node.get(name, 0) // amount for name, amount in run_resources.items())
                 runs += int(room)
+        # One run may always be submitted, as its actor waits for free resources (`take`).
         return max(1, runs)
 
     def nodes(self) -> list[dict[str, float]]:

@@ -133,6 +133,7 @@ def read_blocks(
             if not {ID, "id"}.intersection(names):
                 names = (*names, ID)
                 schema = [*schema, pa.field(ID, pa.int64())]
+                # No file has as many rows, so the ids of two files differ.
                 id_offset = number * FILE_ROWS
             estimate = table.row_estimate
 

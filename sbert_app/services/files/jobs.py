@@ -316,6 +316,7 @@ class ScoreJobs:
         return apply_threshold(
             scored[".parquet"],
             summary.columns,
+            # The name of the column of cosines.
             summary.added["cosine"],
             threshold,
             outputs,

@@ -298,6 +298,7 @@ class _Scoring:
             _add_note(notes, complete[at], note)
         unscored = int(np.isnan(cosine).sum())
         note_cells = [notes.get(row) for row in range(len(chunk))]
+        # In the order of `ScoreSummary.added`: cosine, cross_encoder if there is one, note.
         columns: list[Any] = [*scores, note_cells]
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
@@ -428,6 +429,7 @@ class PairScorer:
         notes: dict[int, str] = {}
         states = np.stack([u[:, -1], v[:, -1]])  # (2, N)
         for at in np.flatnonzero(states.any(axis=0)).tolist():
+            # `_sides` names the sentences in this state; "" for neither.
             if unknown := _sides(states[:, at] == UNKNOWN):
                 _add_note(notes, at, f"no known token in {unknown}")
             if cut := _sides(states[:, at] == CUT):

@@ -158,7 +158,7 @@ class DocumentStore(Generic[Document]):
             key = stem
             number = 1
             # A folder without its record, or a broken link, occupies the id, too.
-            while os.path.lexists(self._place(self.path(key))):
+            while os.path.lexists(self._entry_of(self.path(key))):
                 number += 1
                 key = f"{stem}-{number}"
             self.put(key, document)
@@ -188,8 +188,8 @@ class DocumentStore(Generic[Document]):
         path = self.path(key)
         # The file first, as a folder without it is not a record.
         path.unlink(missing_ok=True)
-        if self._place(path) != path:
-            shutil.rmtree(self._place(path), ignore_errors=True)
+        if self._entry_of(path) != path:
+            shutil.rmtree(self._entry_of(path), ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -201,8 +201,8 @@ class DocumentStore(Generic[Document]):
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
-    def _place(self, path: Path) -> Path:
-        """The entry of ``self.folder`` that a record has: its file, or the folder with its file ``path``."""
+    def _entry_of(self, path: Path) -> Path:
+        """The entry of ``self.folder`` with the record ``path``: this file itself, or the folder that holds it."""
         return self.folder / path.relative_to(self.folder).parts[0]
 
     def ids(self) -> Iterator[str]:
