@@ -88,8 +88,8 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
-        # Also a run or random weights (`is_own`). The names of ENCODERS are checked below, with the
-        # names of the Hub, as a local folder with such a name would be opened.
+        # Nothing is fetched for a run or random weights (`is_own`). The names of ENCODERS are checked
+        # below, with the names of the Hub, as a local folder with such a name would be opened.
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         if self._is_public and not is_known and model.name not in ENCODERS:
             models = f"{', '.join(ENCODERS)} and those of its runs"
@@ -156,6 +156,7 @@ class AccessPolicy:
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
+            # `HELD_OUT` stands for a part of the training data.
             if name != HELD_OUT:
                 self.check_data(name)
         if self._is_public:

@@ -326,7 +326,7 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
 def _scored(
     project: Project, models: ModelCache, model: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The model's score of each judged pair, (N,); its rating, (N,); its `sentence_keys`; and whether it is random.
+    """The scores of the judged pairs, (N,), their ratings, (N,), `sentence_keys`, and which pairs were drawn at random.
 
     Raises InputError if fewer than ten pairs are judged, all have the same score, or the model
     cannot be used.
@@ -393,6 +393,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
     if len(rows) < FEWEST:
         raise InputError(f"{len(rows)} pairs are judged; training needs {FEWEST} at least")
     firsts, seconds, _ = zip(*rows, strict=True)
+    # The number of the group of each row. Rows that share a sentence are in the same group.
     groups = sentence_groups([firsts, seconds])
     order = np.random.default_rng(seed).permutation(groups.max() + 1)
     # The largest groups come first, for even parts.

@@ -137,7 +137,7 @@ class RayCluster:
         cpus = self.cpus
         if cpus is None:
             cpus = 1.0
-            # A run without a GPU may use all CPUs of any node, so also of the smallest one.
+            # Without a GPU, a run gets as many CPUs as the smallest node has, to fit on every node.
             if not gpus:
                 cpus = min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
         return {"CPU": cpus, "GPU": gpus}
@@ -147,7 +147,7 @@ class RayCluster:
 
         Raises InputError as `connect`.
         """
-        # A resource that a run does not need has the amount 0, by which nothing can be divided.
+        # Amounts of 0 are left out, as the resources of a node are divided by the amounts.
         run_resources = {name: amount for name, amount in self.resources().items() if amount}
         runs = 0
         if run_resources:

@@ -128,12 +128,12 @@ def read_blocks(
                 columns = reading.pair()
             names = table.columns
             schema = table.fields()
-            # None leaves the rows without new ids, as a table with one of these columns has ids.
+            # None adds no column of ids: a table that has ids keeps them.
             id_offset = None
             if not {ID, "id"}.intersection(names):
                 names = (*names, ID)
                 schema = [*schema, pa.field(ID, pa.int64())]
-                # No file has as many rows, so the ids of two files differ.
+                # A file has fewer rows than `FILE_ROWS`, so the ids of two files differ.
                 id_offset = number * FILE_ROWS
             estimate = table.row_estimate
 

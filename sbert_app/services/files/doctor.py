@@ -55,7 +55,7 @@ class Finding:
         return f"{format_count(len(self.rows), self.noun)}: {self.what}" if self.rows else self.what
 
     def __str__(self) -> str:
-        """The summary with the numbers of the first rows, or the fault alone."""
+        """The fault, and if rows have it, their number and the first of them."""
         if not self.rows:
             return self.what
         some = ", ".join(f"{row:,}" for row in self.rows[:EXAMPLES])

@@ -105,9 +105,9 @@ def score_file(
         reading = table.reading.with_columns(requested)
     gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(column=None)
     if not isinstance(columns, PairColumns):
-        # This is not a block, as its columns are `PairColumns`; so ``reading`` is not None here.
+        # Only a block has no reading, and a block has `PairColumns`: ``reading`` is set here.
         columns = (reading or table.reading).pair()
-    # The types of the new columns, by their kind.
+    # The type of each new column.
     added = {"cosine": "float"}
     if cross_encoder is not None:
         added["cross_encoder"] = "float"
@@ -140,7 +140,7 @@ def score_file(
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
     summary.outputs = list(map(str, outputs))
-    # Each text file has counted the same cells.
+    # The cells with an apostrophe. Each text file has counted the same ones.
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
         rows = f"The {summary.rows:,} rows before are scored in {', '.join(summary.outputs)}."

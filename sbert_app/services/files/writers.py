@@ -133,6 +133,7 @@ class DelimitedWriter(Writer):
         cells: dict[str, Column] = {**batch.rows, **added}
         columns = []
         for name, values in cells.items():
+            # `numbers` writes the scores of an array with six digits.
             if name in self._rounded:
                 values = np.array(values, dtype=np.float32)
             if isinstance(values, np.ndarray):
