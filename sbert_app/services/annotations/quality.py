@@ -150,7 +150,7 @@ def agreement(project: Project) -> Agreement:
     return Agreement(
         judged={rater: len(scores) for rater, scores in ratings.items()},
         shared=int((is_judged.sum(axis=0) >= 2).sum()),
-        alpha=krippendorff_alpha(table),
+        alpha=krippendorff_alpha(table, "interval"),
         alpha_ordinal=krippendorff_alpha(table, "ordinal"),
         equal=_equal_answers(project, table) if project.info.is_binary else None,
         between=between,
@@ -455,7 +455,8 @@ def compare(training: Training, models: ModelCache, is_binary: bool = False) -> 
     keys = sentence_keys([firsts, seconds])
     base_scores = score_pairs(models, training.base, pairs)
     run_scores = score_pairs(models, ModelName.of_run(training.run), pairs)
-    # Average precision is undefined if all answers are equal.
+    # All figures are multiplied by 100, which `Difference.of` does itself. Average precision is
+    # undefined if all answers are equal.
     if is_binary and np.ptp(gold):
         matches_before = MatchScores(base_scores, gold == HIGHEST, keys)
         matches_after = MatchScores(run_scores, gold == HIGHEST, keys)

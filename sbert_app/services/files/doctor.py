@@ -86,7 +86,7 @@ def examine(
     texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
     if model is not None:
         unknown = set(compress(texts, model.is_unknown(texts)))
-        faults[f"text of which {model.name} knows no token"] = _rows_with(data, unknown)
+        faults[f"text of which {model.name} knows no token"] = _places_with(data, unknown)
     noun = "sentence" if data.kind == SENTENCES else "row"
     findings = []
     for what, places in faults.items():
@@ -109,7 +109,7 @@ def examine(
             what = f"the texts look like {language}; {model.name} was trained on English"
             findings.append(Finding(what, [], is_left_out=False))
     for what, cells in remarks.items():
-        if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
+        if numbers := [data.rows[at] for at in _places_with(data, cells)]:
             findings.append(Finding(what, numbers, is_left_out=False, noun=noun))
     if data.kind == LABELLED and data.labels:
         label, count = Counter(data.labels).most_common(1)[0]
@@ -181,7 +181,7 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     return len(keep)
 
 
-def _rows_with(data: Dataset, texts: set[str]) -> list[int]:
+def _places_with(data: Dataset, texts: set[str]) -> list[int]:
     """The positions of rows that have one of these texts."""
     rows = zip(*data.columns, strict=True)
     return [at for at, row in enumerate(rows) if not texts.isdisjoint(row)]

@@ -130,7 +130,7 @@ def encode_file(
                 if all_columns:
                     writer.write(batch, {vector_column: embeddings})
                 else:
-                    # A lone surrogate cannot be written.
+                    # The sentences are written as a new column, which cannot hold a lone surrogate.
                     valid = []
                     for text in sentences:
                         valid.append(text and text.encode("utf-8", "replace").decode())

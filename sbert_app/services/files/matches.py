@@ -328,6 +328,7 @@ def _first_occurrences(
     table: OpenedTable, sentence_columns: tuple[str, str], graph: _Graph, watch: Watch
 ) -> Iterator[tuple[RowBatch, list[tuple[int, int, str]]]]:
     """Yields each batch with the place, group and text of each sentence that occurs in it for the first time."""
+    # The distinct sentences in the order in which the file has them.
     order = np.argsort(graph.first)
     places = graph.first[order]
     groups = graph.group_of[order]

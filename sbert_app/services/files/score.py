@@ -222,6 +222,7 @@ class _Scoring:
                 for chunk in self._chunks():
                     chunk_started = time.perf_counter()
                     self._score(chunk, builder)
+                    # The next chunk should take `CHUNK_SECONDS`.
                     growth = CHUNK_SECONDS / max(time.perf_counter() - chunk_started, 1e-6)
                     self.chunk_rows = max(MIN_CHUNK, len(chunk) * min(MAX_GROWTH, growth))
             except StoppedError:
