@@ -48,8 +48,8 @@ class WaitingEvents:
         oldest = time.monotonic() - WAITING_SECONDS
         entries = self._waiting.items()
         self._waiting = {event: entry for event, entry in entries if entry[1] > oldest}
-        # `add` forgets an early event. It is not called if the visitor has left, or the event waited
-        # so long that it was forgotten before its turn.
+        # `add` never comes for some early events: their visitor has left before Gradio answered, or
+        # `add` came before, and the event was forgotten before its turn.
         self._early = {event: since for event, since in self._early.items() if since > oldest}
         return sum(address == visitor for address, _ in self._waiting.values())
 
