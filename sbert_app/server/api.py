@@ -77,6 +77,7 @@ def add_endpoint(
         include_in_schema=is_described,
         summary=endpoint.description.partition("\n")[0],
         description=endpoint.description,
+        # For the description, as ``answer`` returns the finished JSON.
         response_model=endpoint.answer_type,
         responses={"4XX": {"model": error, "description": "What is wrong, in one sentence."}},
     )

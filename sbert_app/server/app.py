@@ -41,8 +41,8 @@ def create_app(services: Services) -> FastAPI:
 
         tools = McpServer(services)
         tool_routes = tools.routes()
-    # The layer that lets other sites read the answers: of the app, and of each page, where Gradio
-    # looks for it.
+    # The layer that lets other sites read the answers. The app needs it, and also each page, as
+    # Gradio adds headers of its own to a page without this layer.
     cross_origin = []
     if settings.allow_origins:
         layer = Middleware(

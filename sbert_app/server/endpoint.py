@@ -128,6 +128,8 @@ class Endpoint:
         return await self._compute(call, body, self.answer.dump_json)
 
     async def _compute(self, call: Call, body: Body, dump: Callable[[Any], Any]) -> Any:
+        """Returns the answer as ``dump`` converts it. The function and ``dump`` run in a thread."""
+
         def compute() -> Any:
             try:
                 return dump(self.function(call, body))

@@ -254,7 +254,7 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     criterion = Criterion.parse(body.threshold) if body.threshold.strip() else None
     path = Path(body.file.path).resolve()
     if not path.is_relative_to(services.settings.temp_folder.resolve()):
-        # Without ``public``, visitors would read "upload", as folders of paths are removed.
+        # The default of ``public`` has no folders: "/gradio_api/upload" would become "upload".
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     columns = None
     if body.columns.strip():
@@ -343,8 +343,8 @@ StartRunBody = create_model(
 def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid-type]
     """Queue a training run and return it; follow it with run_status. The arguments are the settings of a run."""
     services = call.services
-    # `RunConfig` derives fields that are not set, such as the learning rate, from the others. The
-    # default of the objective is not set either, so it is added.
+    # Only the fields that the caller has set, as `RunConfig` derives others from them, such as the
+    # learning rate. It has no default objective, so the body's default is added here.
     settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
     # Raises InputError if the run could not begin, so that it is not queued.

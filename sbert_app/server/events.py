@@ -48,8 +48,8 @@ class WaitingEvents:
         oldest = time.monotonic() - WAITING_SECONDS
         entries = self._waiting.items()
         self._waiting = {event: entry for event, entry in entries if entry[1] > oldest}
-        # The call of `add` with an early id never comes if the event was no longer counted, or its
-        # visitor has left.
+        # `add` never comes for some early events: their visitor has left before Gradio answered, or
+        # `add` came before, and the event was forgotten before its turn.
         self._early = {event: since for event, since in self._early.items() if since > oldest}
         return sum(address == visitor for address, _ in self._waiting.values())
 
@@ -110,8 +110,8 @@ class BoundedEvents:
             await self.app(scope, replay(body, receive), send)
             return
         key = (scope["path"].removesuffix(JOIN), session)
-        # Noted before the event is passed on, too, because the page may open its reader before this
-        # task has the whole answer.
+        # Noted now, and again after the answer: the page may open its reader before this task has the
+        # whole answer.
         self._note(key)
         answer = bytearray()
 
@@ -142,7 +142,7 @@ class BoundedEvents:
         key = (scope["path"].removesuffix(READ), session)
         timer = self._timers.pop(key, None)
         began = time.monotonic()
-        # A page may open another reader although the first one has read everything.
+        # A reader is allowed after a recent event, even if an earlier reader has read its messages.
         last = self._last_event.get(key, -math.inf)
         has_recent_event = began - last < UNREAD_SECONDS
         # An open reader has removed the timer, and the last event may be older.
@@ -172,6 +172,7 @@ class BoundedEvents:
             self._timers[key] = loop.call_later(UNREAD_SECONDS, self._drop, scope, key)
 
     def _drop(self, scope: Scope, key: tuple[str, str]) -> None:
+        """Called by the timer of a session: forgets the session, and discards its messages."""
         del self._timers[key]
         self._last_event.pop(key, None)
         task = asyncio.create_task(self._discard(scope, key))

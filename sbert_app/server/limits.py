@@ -270,7 +270,7 @@ def _limit_upload(receive: Receive, most: int, boundary: str) -> Receive:
     mark = f"--{boundary}".encode("latin-1", "replace")
     size = 0
     num_marks = 0
-    # The last bytes of the messages before, which are one byte shorter than a boundary.
+    # The end of the messages before, one byte shorter than a boundary, so that it holds none.
     end = b""
 
     async def receive_limited() -> Message:

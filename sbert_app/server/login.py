@@ -148,7 +148,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
             answer = refusal(f"too many wrong passwords; try again in {seconds} s", "/", 429)
             answer.headers["retry-after"] = str(seconds)
             return answer
-        # The form is read only now, because other attempts may come in that time, too.
+        # The form is read after the attempt was counted, as other attempts may come while it is read.
         form = await request.form(max_files=0, max_fields=10)
         username = str(form.get("username", "")).strip()
         password = str(form.get("password", ""))

@@ -62,7 +62,7 @@ class Pages:
     def __init__(self, services: Services, middleware: list[Middleware]) -> None:
         self._services = services
         self._middleware = middleware
-        # Ends the lifespans of the pages with that of the app.
+        # The lifespans of the pages, which end with the lifespan of the app.
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
@@ -119,6 +119,7 @@ class Pages:
         # The front page has the address of the app.
         if name == FRONT:
             return RedirectResponse(f"{root}/{query}")
+        # The files of Gradio are the same for all pages, and are loaded from the front page.
         if rest.split("/")[0] in SHARED:
             return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, CACHED_FOR_A_YEAR)
         # A browser gets a page that waits for this one; other programs wait until the page is built.

@@ -153,13 +153,13 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         role = body.input_type
     model = call.services.models.get(name, Model, role=role)
     if isinstance(model, PairModel):
-        # Without ``public``, visitors would read "rerank", as folders of paths are removed.
+        # The default of ``public`` has no folders: "/v1/rerank" would become "rerank".
         sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
     if body.input_type and not role:
-        # The name of a prompt in the model's folder. The pooling and the dimension are left out of
-        # this name, so the model keeps its own.
+        # Here ``input_type`` names a prompt of the model's folder. Only the prompt changes: the
+        # encoder keeps its pooling and dimension, as the `ModelName` has neither.
         folder = ModelName.parse(name).name
         encoder = encoder.with_settings(ModelName(folder, prompt_name=body.input_type))
     if body.dimensions and body.dimensions > encoder.dimension:

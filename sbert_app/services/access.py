@@ -88,8 +88,8 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
-        # The names of ENCODERS are not among these, as a local folder with such a name would be
-        # opened; they are checked below.
+        # Nothing is fetched for a run or random weights (`is_own`). The names of ENCODERS are checked
+        # below, with the names of the Hub, as a local folder with such a name would be opened.
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         if self._is_public and not is_known and model.name not in ENCODERS:
             models = f"{', '.join(ENCODERS)} and those of its runs"
@@ -99,8 +99,8 @@ class AccessPolicy:
         if is_repo_id(model.name):
             if not os.path.lexists(model.name):
                 return name
-            # A folder of this name would be opened. The sentence is the one for a name that is not
-            # on the Hub, so that visitors do not learn which files exist.
+            # A local folder of this name would be opened. Visitors must not learn which files exist,
+            # so they read what they would read of a name that is not on the Hub.
             sentence = f"model {model.name} was not found; check the name and the network"
             raise NotFoundError(sentence, summary=sentence, details=())
         raise _refused(
@@ -156,6 +156,7 @@ class AccessPolicy:
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
+            # `HELD_OUT` stands for a part of the training data.
             if name != HELD_OUT:
                 self.check_data(name)
         if self._is_public:

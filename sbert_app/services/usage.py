@@ -12,7 +12,8 @@ from training.names import ModelName
 
 def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The `usage` of rows of texts, with ``truncated`` rows. {} for a model whose tokens are not counted."""
-    # All rows of the first column (or of the pairs with the first column), then of the next.
+    # All rows of the first column, then all rows of the next one. A cross-encoder reads pairs: the
+    # first column with the second, then the first with the third.
     inputs: list[Any] = []
     if isinstance(model, PairModel):
         for column in columns[1:]:

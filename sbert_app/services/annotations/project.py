@@ -208,7 +208,8 @@ class Project:
             if not steps:
                 return None
             self._append(RATINGS, {"rater": rater, "undo": True})
-        return steps[-1][0]
+        last_pair, _ = steps[-1]
+        return last_pair
 
     def ratings(self) -> dict[str, dict[int, int]]:
         """The scores of each rater by pair. Raters who gave no score are left out."""

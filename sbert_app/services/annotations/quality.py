@@ -150,7 +150,7 @@ def agreement(project: Project) -> Agreement:
     return Agreement(
         judged={rater: len(scores) for rater, scores in ratings.items()},
         shared=int((is_judged.sum(axis=0) >= 2).sum()),
-        alpha=krippendorff_alpha(table),
+        alpha=krippendorff_alpha(table, "interval"),
         alpha_ordinal=krippendorff_alpha(table, "ordinal"),
         equal=_equal_answers(project, table) if project.info.is_binary else None,
         between=between,
@@ -326,7 +326,7 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
 def _scored(
     project: Project, models: ModelCache, model: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The model's score of each judged pair, (N,); its rating, (N,); its `sentence_keys`; and whether it is random.
+    """The scores of the judged pairs, (N,), their ratings, (N,), `sentence_keys`, and which pairs were drawn at random.
 
     Raises InputError if fewer than ten pairs are judged, all have the same score, or the model
     cannot be used.
@@ -393,6 +393,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
     if len(rows) < FEWEST:
         raise InputError(f"{len(rows)} pairs are judged; training needs {FEWEST} at least")
     firsts, seconds, _ = zip(*rows, strict=True)
+    # The number of the group of each row. Rows that share a sentence are in the same group.
     groups = sentence_groups([firsts, seconds])
     order = np.random.default_rng(seed).permutation(groups.max() + 1)
     # The largest groups come first, for even parts.
@@ -454,7 +455,8 @@ def compare(training: Training, models: ModelCache, is_binary: bool = False) -> 
     keys = sentence_keys([firsts, seconds])
     base_scores = score_pairs(models, training.base, pairs)
     run_scores = score_pairs(models, ModelName.of_run(training.run), pairs)
-    # Average precision is undefined if all answers are equal.
+    # All figures are multiplied by 100, which `Difference.of` does itself. Average precision is
+    # undefined if all answers are equal.
     if is_binary and np.ptp(gold):
         matches_before = MatchScores(base_scores, gold == HIGHEST, keys)
         matches_after = MatchScores(run_scores, gold == HIGHEST, keys)

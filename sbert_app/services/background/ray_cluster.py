@@ -93,6 +93,8 @@ class RayCluster:
                     # Ray's own handler would end the process at once.
                     if threading.current_thread() is threading.main_thread():
                         signal.signal(signal.SIGTERM, handler)
+            # `check` needs the address of Ray's process on this machine, which a client (ray://)
+            # does not have.
             if not self._raylet and not address.startswith("ray://"):
                 node_id = ray.get_runtime_context().get_node_id()
                 # The node on which this process runs.
@@ -135,6 +137,7 @@ class RayCluster:
         cpus = self.cpus
         if cpus is None:
             cpus = 1.0
+            # Without a GPU, a run gets as many CPUs as the smallest node has, to fit on every node.
             if not gpus:
                 cpus = min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
         return {"CPU": cpus, "GPU": gpus}
@@ -144,7 +147,7 @@ class RayCluster:
 
         Raises InputError as `connect`.
         """
-        # Without the resources that a run does not need: the amounts divide below.
+        # Amounts of 0 are left out, as the resources of a node are divided by the amounts.
         run_resources = {name: amount for name, amount in self.resources().items() if amount}
         runs = 0
         if run_resources:
@@ -152,6 +155,7 @@ class RayCluster:
                 # The scarcest resource of a node limits its runs.
                 room = min(node.get(name, 0) // amount for name, amount in run_resources.items())
                 runs += int(room)
+        # One run may always be submitted, as its actor waits for free resources (`take`).
         return max(1, runs)
 
     def nodes(self) -> list[dict[str, float]]:
@@ -167,10 +171,10 @@ def disconnect() -> None:
 
 
 def _resolved(address: str) -> str:
-    """The address, with the address that "auto" stands for in its place; "" if there is none.
+    """Returns the address, or the one that "auto" stands for; "" if "auto" finds no cluster.
 
-    As ``ray.init`` documents, "auto" is $RAY_ADDRESS, or else the address in the file of the latest
-    cluster.
+    As ``ray.init`` documents, "auto" stands for $RAY_ADDRESS, or else for the address in the file of
+    the latest cluster.
     """
     if address != "auto":
         return address

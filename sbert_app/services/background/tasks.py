@@ -112,6 +112,7 @@ class Task(threading.Thread):
         return self._outcome.result(timeout=0)
 
     def _compute(self) -> None:
+        """Does the work, and keeps its result or its error for `result`."""
         started = time.perf_counter()
 
         def report_download(what: str, done: float, total: float) -> None:

@@ -128,11 +128,12 @@ def read_blocks(
                 columns = reading.pair()
             names = table.columns
             schema = table.fields()
+            # None adds no column of ids: a table that has ids keeps them.
             id_offset = None
-            # Rows that have ids keep them, and None adds no column of ids.
             if not {ID, "id"}.intersection(names):
                 names = (*names, ID)
                 schema = [*schema, pa.field(ID, pa.int64())]
+                # A file has fewer rows than `FILE_ROWS`, so the ids of two files differ.
                 id_offset = number * FILE_ROWS
             estimate = table.row_estimate
 

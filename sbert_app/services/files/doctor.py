@@ -55,6 +55,7 @@ class Finding:
         return f"{format_count(len(self.rows), self.noun)}: {self.what}" if self.rows else self.what
 
     def __str__(self) -> str:
+        """The fault, and if rows have it, their number and the first of them."""
         if not self.rows:
             return self.what
         some = ", ".join(f"{row:,}" for row in self.rows[:EXAMPLES])
@@ -85,14 +86,14 @@ def examine(
     texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
     if model is not None:
         unknown = set(compress(texts, model.is_unknown(texts)))
-        faults[f"text of which {model.name} knows no token"] = _rows_with(data, unknown)
+        faults[f"text of which {model.name} knows no token"] = _places_with(data, unknown)
     noun = "sentence" if data.kind == SENTENCES else "row"
     findings = []
     for what, places in faults.items():
         if places:
             findings.append(Finding(what, [data.rows[at] for at in sorted(places)], noun=noun))
     without_letters = {text for text in texts if not any(map(str.isalnum, text))}
-    # The texts of faults whose rows can be used all the same.
+    # Texts whose rows are reported, but can be used all the same.
     remarks = {
         "text without a letter or digit": without_letters,
         "tags or entities": set(filter(MARKUP.search, texts)),
@@ -100,6 +101,7 @@ def examine(
     # A model without a known vocabulary does not give its tokens.
     if model is not None and model.vocabulary_size:
         if model.max_length:
+            # The positions of the texts that the model reads only in part.
             _, cut = model.read_tokens(texts)
             what = f"longer than {model.name} reads ({model.max_length:,} tokens)"
             remarks[what] = {texts[at] for at in cut}
@@ -107,7 +109,7 @@ def examine(
             what = f"the texts look like {language}; {model.name} was trained on English"
             findings.append(Finding(what, [], is_left_out=False))
     for what, cells in remarks.items():
-        if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
+        if numbers := [data.rows[at] for at in _places_with(data, cells)]:
             findings.append(Finding(what, numbers, is_left_out=False, noun=noun))
     if data.kind == LABELLED and data.labels:
         label, count = Counter(data.labels).most_common(1)[0]
@@ -122,8 +124,9 @@ def language_of(texts: list[str], model: Model) -> str:
     # The vocabulary of some models, such as endpoints, is not known.
     if not texts or not model.vocabulary_size:
         return ""
-    # The special tokens at both ends of each text are counted too.
-    subwords = model.read_tokens(texts)[0] - 2 * len(texts)
+    tokens, _ = model.read_tokens(texts)
+    # The tokens include the special ones at both ends of each text.
+    subwords = tokens - 2 * len(texts)
     return other_language(" ".join(texts), subwords, model.vocabulary_size)
 
 
@@ -178,7 +181,7 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     return len(keep)
 
 
-def _rows_with(data: Dataset, texts: set[str]) -> list[int]:
+def _places_with(data: Dataset, texts: set[str]) -> list[int]:
     """The positions of rows that have one of these texts."""
     rows = zip(*data.columns, strict=True)
     return [at for at, row in enumerate(rows) if not texts.isdisjoint(row)]

@@ -74,9 +74,10 @@ def encode_file(
 ) -> EncodeSummary:
     """Encodes one column of a table into ``output``, a .npy or .parquet file.
 
-    ``normalize`` is passed to `VectorModel.encode_stream`. With ``all_columns``, which only a
-    .parquet file can hold, the other columns are written too. InputError, which leaves no output
-    behind, if the table breaks off or the output cannot be written.
+    ``normalize`` scales the vectors to length 1; None follows the model's folder. With
+    ``all_columns``, which only a .parquet file can hold, the other columns are written too.
+    InputError, which leaves no output behind, if the table breaks off or the output cannot be
+    written.
     """
     report = ReadReport()
     missing = 0
@@ -96,6 +97,7 @@ def encode_file(
         watch.report(done, None, max(done, table.row_estimate))
 
     vector_column = free_name("embedding", table.columns if all_columns else [column])
+    # The columns that are copied from the table, and the types of the others (`Added`).
     fields: list[Any] = []
     added: dict[str, str | int] = {}
     formats = VECTORS
@@ -121,13 +123,14 @@ def encode_file(
                 absent = [row for row, text in enumerate(sentences) if text is None]
                 # An empty text is not unknown, so that a row without text counts only as missing.
                 unknown += sum(encoder.is_unknown([text or "" for text in sentences]))
-                # The writers recognise a missing vector by its first number.
+                # All numbers of a missing vector are NaN, also if only one of them is not finite:
+                # the writers recognise it by its first number.
                 embeddings[absent] = np.nan
                 embeddings[~is_finite(embeddings)] = np.nan
                 if all_columns:
                     writer.write(batch, {vector_column: embeddings})
                 else:
-                    # A lone surrogate cannot be written.
+                    # The sentences are written as a new column, which cannot hold a lone surrogate.
                     valid = []
                     for text in sentences:
                         valid.append(text and text.encode("utf-8", "replace").decode())

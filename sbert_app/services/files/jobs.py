@@ -131,7 +131,8 @@ class ScoreJobs:
         self._tasks = TaskRunner()
         self._places = threading.Semaphore(AT_ONCE)
         self._of_visitors = Quota(MOST_OF_ONE)
-        # Held while a job starts: between its record and its task, it would count as interrupted.
+        # Held while a job starts, as a job whose record is saved but whose task has not started
+        # yet would count as interrupted (`get`).
         self._starting = threading.Lock()
         # Whether the process ends, so that jobs that stop now are interrupted (`_save`).
         self._is_closing = False
@@ -217,6 +218,7 @@ class ScoreJobs:
                 cross_encoder=request.cross_encoder,
             )
             self._records.put(job.id, queued)
+            # `_work` gives it back.
             self._of_visitors.add(visitor)
             self._tasks.start(job.id, "Waiting", partial(self._work, queued, request, visitor))
         return queued
@@ -224,7 +226,10 @@ class ScoreJobs:
     def run(
         self, request: ScoreRequest, visitor: str = "", encoding: str = ""
     ) -> tuple[ScoreJob, ScoreSummary]:
-        """Scores a file and waits for it. Raises InputError if the file, the columns or a model cannot be used."""
+        """Scores a file and waits for it. The encoding "" is inferred.
+
+        Raises InputError if the file, the columns or a model cannot be used.
+        """
         job = self.open(request.path, encoding or None)
         try:
             # Gradio replaces an upload when the same file is uploaded again, so the job reads its
@@ -267,6 +272,7 @@ class ScoreJobs:
             yield from task.follow()
         job = self.get(job_id)
         if job.state in (State.FAILED, State.INTERRUPTED):
+            # The job has details if no source has its model.
             if job.details:
                 details = "; ".join(job.details)
                 raise NotFoundError(f"{job.reason} ({details})", job.reason, job.details)
@@ -310,6 +316,7 @@ class ScoreJobs:
         return apply_threshold(
             scored[".parquet"],
             summary.columns,
+            # The name of the column of cosines.
             summary.added["cosine"],
             threshold,
             outputs,
@@ -405,7 +412,8 @@ class ScoreJobs:
     def _save(self, job: ScoreJob) -> None:
         """Saves a record, unless the job has been deleted.
 
-        A job that stops or fails because the process ends keeps its state, and so is interrupted.
+        A job that stops or fails because the process ends is not saved either: its record still says
+        that it is at work, so that a later process finds it interrupted (`get`).
         """
         is_interrupted = self._is_closing and job.state not in (State.RUNNING, State.FINISHED)
         if job.folder.is_dir() and not is_interrupted:

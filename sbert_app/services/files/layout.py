@@ -50,6 +50,7 @@ USUAL = Layout()
 
 def suffix_like(table: OpenedTable) -> str:
     """The ending of a file in the format of a table; .csv for Parquet, which people cannot read."""
+    # The rows of a `ListsTable` were lists in another table, which has the format of the file.
     if isinstance(table, ListsTable):
         return suffix_like(table.inner)
     if isinstance(table, DelimitedTable) and table.delimiter == "\t":

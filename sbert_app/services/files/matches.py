@@ -100,6 +100,7 @@ def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
             f"no column of {summary.source} says which rows match and which do not, so no threshold can be chosen; "
             "give a number, such as 0.8"
         )
+    # `DataDecision` adds the meaning of a match to the `Decision`, which has the thresholds.
     choice = decision.decision.choice(str(criterion))
     if not choice.exists:
         raise InputError(
@@ -150,6 +151,7 @@ def apply_threshold(
             # Here a row without a score does not match.
             match_parts.append(np.array(matches, dtype=bool))
             if gold is not None:
+                # The notes on cells that are not understood were written when the file was scored.
                 gold_values, _ = gold.read(batch.rows[gold.name])
                 gold_parts.append(gold_values)
                 # Which of them are false is known only when all gold scores have been read.
@@ -194,7 +196,7 @@ def _false_matches(gold: GoldColumn, values: np.ndarray, is_match: np.ndarray) -
     gold_matches = gold.matches(values[has_gold])
     if gold_matches is None:
         return None
-    should_match, _ = gold_matches
+    should_match, _meaning = gold_matches
     is_negative = np.zeros(len(values), dtype=bool)
     is_negative[has_gold] = ~should_match
     return is_negative & is_match
@@ -326,6 +328,7 @@ def _first_occurrences(
     table: OpenedTable, sentence_columns: tuple[str, str], graph: _Graph, watch: Watch
 ) -> Iterator[tuple[RowBatch, list[tuple[int, int, str]]]]:
     """Yields each batch with the place, group and text of each sentence that occurs in it for the first time."""
+    # The distinct sentences in the order in which the file has them.
     order = np.argsort(graph.first)
     places = graph.first[order]
     groups = graph.group_of[order]

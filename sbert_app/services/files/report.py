@@ -118,7 +118,8 @@ class ReportBuilder:
         self._edges = np.linspace(-1, 1, BINS + 1)
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
-        # (capacity, columns). The system allocates memory only for the rows that are used.
+        # (capacity, columns), with the columns ROW to SECOND. The system allocates memory only for
+        # the rows that are used.
         self._sample = np.empty((capacity, 7))
         self._count = 0
         self._random = np.random.default_rng(0)
@@ -187,7 +188,7 @@ class ReportBuilder:
             # Scores on a scale have matches, too, but only 0 and 1 are labels.
             are_labels = reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0}
             if matching is not None and are_labels:
-                is_match, _ = matching
+                is_match, _meaning = matching
                 label_fields = self._label_fields(gold, is_match)
         points = gold
         if len(gold) > SCATTER:
@@ -236,7 +237,10 @@ class ReportBuilder:
     def _disagreement(
         self, row: np.ndarray, other: int, cosine_rank: float = 0.0, other_rank: float = 0.0
     ) -> Disagreement:
-        """A row of the sample with its sentences. ``other`` is the column of the other score."""
+        """A row of the sample with its sentences. ``other`` is the column of the other score.
+
+        The ranks are left out for rows with labels.
+        """
         self._texts.seek(int(row[PLACE]))
         first, second = json.loads(self._texts.readline())
         return Disagreement(
@@ -275,6 +279,7 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
     x = sample[:, score]
     y = sample[:, gold]
     resamples = resamples_for(len(sample))
+    # The intervals allow for sentences that rows share.
     keys = _keys(sample)
     by_rank = bootstrap_interval(x, y, "spearman", resamples, keys=keys)
     by_value = bootstrap_interval(x, y, "pearson", resamples, keys=keys)
@@ -289,7 +294,7 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
 
 
 def _keys(sample: np.ndarray) -> np.ndarray:
-    """The `sentence_keys` of the rows, by the hashes of their sentences."""
+    """The `sentence_keys`, which tell which rows share a sentence, by the hashes of the sentences."""
     return sentence_keys((sample[:, FIRST].tolist(), sample[:, SECOND].tolist()))
 
 

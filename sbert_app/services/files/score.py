@@ -97,16 +97,17 @@ def score_file(
             in the middle, or changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
-    # A block can be read only once, so that it has no reading, and its columns are known.
+    # The columns of a block are known. To infer them again would use up its rows, which can be read
+    # only once.
     reading: TableReading | None = None
     if not is_block:
         requested = columns.names if isinstance(columns, PairColumns) else columns or ()
         reading = table.reading.with_columns(requested)
     gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(column=None)
     if not isinstance(columns, PairColumns):
-        # Only a block has no reading, and its columns are `PairColumns`.
+        # Only a block has no reading, and a block has `PairColumns`: ``reading`` is set here.
         columns = (reading or table.reading).pair()
-    # The types of the new columns, by their kind.
+    # The type of each new column.
     added = {"cosine": "float"}
     if cross_encoder is not None:
         added["cross_encoder"] = "float"
@@ -139,7 +140,7 @@ def score_file(
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
     summary.outputs = list(map(str, outputs))
-    # Each text file has counted the same cells.
+    # The cells with an apostrophe. Each text file has counted the same ones.
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
         rows = f"The {summary.rows:,} rows before are scored in {', '.join(summary.outputs)}."
@@ -176,7 +177,8 @@ def _read_gold(
     # Other notes of the data set are not about the judgements of several people.
     notes = tuple(f"{note}." for note in data.notes if "raters" in note)
     if data.scores is not None:
-        # `Dataset` has rescaled the scores, so that their scale is certain.
+        # `Dataset` has rescaled the scores, so that their scale is certain. They become texts, as
+        # `GoldColumn` reads cells.
         column = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
         return _Gold(column, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
     names = [data.label_names[label] for label in data.labels or ()]
@@ -220,6 +222,7 @@ class _Scoring:
                 for chunk in self._chunks():
                     chunk_started = time.perf_counter()
                     self._score(chunk, builder)
+                    # The next chunk should take `CHUNK_SECONDS`.
                     growth = CHUNK_SECONDS / max(time.perf_counter() - chunk_started, 1e-6)
                     self.chunk_rows = max(MIN_CHUNK, len(chunk) * min(MAX_GROWTH, growth))
             except StoppedError:
@@ -296,6 +299,7 @@ class _Scoring:
             _add_note(notes, complete[at], note)
         unscored = int(np.isnan(cosine).sum())
         note_cells = [notes.get(row) for row in range(len(chunk))]
+        # In the order of `ScoreSummary.added`: cosine, cross_encoder if there is one, note.
         columns: list[Any] = [*scores, note_cells]
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
@@ -426,9 +430,11 @@ class PairScorer:
         notes: dict[int, str] = {}
         states = np.stack([u[:, -1], v[:, -1]])  # (2, N)
         for at in np.flatnonzero(states.any(axis=0)).tolist():
+            # `_sides` names the sentences in this state; "" for neither.
             if unknown := _sides(states[:, at] == UNKNOWN):
                 _add_note(notes, at, f"no known token in {unknown}")
             if cut := _sides(states[:, at] == CUT):
+                # A model that cuts sentences has a ``max_length``.
                 _add_note(notes, at, f"{cut} cut at {self.encoder.max_length or 0:,} tokens")
         is_left_out = ~np.isfinite(cosine)
         not_finite = int(is_left_out.sum())

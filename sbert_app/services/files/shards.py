@@ -74,6 +74,7 @@ class OutputFolder:
                 with self.part(DESCRIPTION) as path:
                     write_text(path, text)
             before = json.loads(self._files.cat_file(f"{self._path}/{DESCRIPTION}"))
+            # Removes the unfinished parts of processes that have ended.
             self.sweep()
         except json.JSONDecodeError as error:
             raise InputError(
@@ -247,8 +248,8 @@ def run_job(
     """Computes the missing parts of a file, a folder, a glob or a URL of these.
 
     A stop loses only the current block. InputError if no file is found, the output belongs to
-    another job, or a model cannot be loaded. If some files could not be read, or changed while they
-    were read, it is raised after all other files are finished.
+    another job, or a model cannot be loaded; also, after all other files are finished, if some
+    files could not be read, or changed while they were read.
     """
     started = time.perf_counter()
     files = find_files(source)
@@ -364,7 +365,7 @@ class RayEngine:
         context.target_max_block_size = 1
         # The rows contain the job, as the arguments of an actor's constructor are lost with the
         # node that holds them. An actor may run in another folder than this process, so that paths
-        # are absolute.
+        # become absolute; names of models stay as they are.
         job = replace(
             job,
             output=_absolute(job.output),
@@ -402,7 +403,8 @@ class RayEngine:
                 raise
             disconnect()
             ended_by = time.monotonic() + END_SECONDS
-            # Workers that have begun parts remove them when they notice that Ray is gone.
+            # Waits until no unfinished part is left. Workers remove their parts when they notice that
+            # Ray is gone, and `sweep` removes the parts of dead workers.
             while OutputFolder(job.output).sweep(seconds=0) and time.monotonic() < ended_by:
                 time.sleep(0.2)
             raise InputError(

@@ -133,6 +133,7 @@ class DelimitedWriter(Writer):
         cells: dict[str, Column] = {**batch.rows, **added}
         columns = []
         for name, values in cells.items():
+            # `numbers` writes the scores of an array with six digits.
             if name in self._rounded:
                 values = np.array(values, dtype=np.float32)
             if isinstance(values, np.ndarray):
@@ -226,6 +227,7 @@ class XlsxWriter(Writer):
     def write(self, batch: RowBatch, added: Columns) -> None:
         for row in _plain_rows(batch, added):
             self._rows += 1
+            # The header is a row of the sheet, too.
             if self._rows >= MOST_EXCEL_ROWS:
                 raise InputError(
                     f"{self.path.name}: a sheet of Excel holds {MOST_EXCEL_ROWS:,} rows; write CSV"

@@ -51,6 +51,7 @@ def devices() -> list[str]:
     """The devices that have a worker each: the visible GPUs as CUDA names them, or "" alone without a GPU."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
+        # An empty variable hides all GPUs, and becomes [""].
         return [name.strip() for name in visible.split(",")]
     gpus = Path("/proc/driver/nvidia/gpus")
     if not gpus.is_dir():

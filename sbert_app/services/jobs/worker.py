@@ -120,6 +120,7 @@ class Worker:
                 # ended, and the connection too, unless submitted runs use it.
                 if self.cluster is not None and has_room:
                     self.cluster.release(is_over=not submitted)
+                # A search takes longer the more runs there are, so the pause grows with it.
                 pause = max(POLL_SECONDS, REST * (time.monotonic() - search_start))
                 if submitted:
                     last_work = time.monotonic()

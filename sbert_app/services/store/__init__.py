@@ -76,6 +76,7 @@ HOME = (
 
 def home_entry(path: str) -> HomeEntry | None:
     """The part of the home folder to which a file belongs, by its relative path; None for unknown files."""
+    # The first entry that fits counts, as calibration/own/ stands before calibration/.
     for entry in HOME:
         if path.startswith(entry.name):
             rest = path.removeprefix(entry.name)

@@ -148,7 +148,10 @@ class LRUCache(Generic[K, V]):
             return self._entries[key]
 
     def put(self, key: K, value: V) -> bool:
-        """Stores an object and evicts others until both limits hold. Returns whether any was evicted."""
+        """Stores an object, and evicts others until both limits hold or it is alone.
+
+        Returns whether any was evicted.
+        """
         with self._lock:
             self._entries[key] = value
             self._entries.move_to_end(key)

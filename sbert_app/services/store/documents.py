@@ -38,7 +38,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 def read_document(path: Path, kind: type[Document]) -> Document:
     """The record in a file. Raises FileNotFoundError if it does not exist, InputError if it cannot be read."""
     try:
-        # Such as a folder, or a named pipe, where reading would wait for a writer.
+        # It may be a folder, or a named pipe, and reading a pipe would wait for a writer.
         if not path.is_file() and path.exists():
             raise unreadable(path, "it is not a file")
         return _adapter(kind).validate_json(path.read_bytes())
@@ -158,7 +158,7 @@ class DocumentStore(Generic[Document]):
             key = stem
             number = 1
             # A folder without its record, or a broken link, occupies the id, too.
-            while os.path.lexists(self._place(self.path(key))):
+            while os.path.lexists(self._entry_of(self.path(key))):
                 number += 1
                 key = f"{stem}-{number}"
             self.put(key, document)
@@ -188,8 +188,8 @@ class DocumentStore(Generic[Document]):
         path = self.path(key)
         # The file first, as a folder without it is not a record.
         path.unlink(missing_ok=True)
-        if self._place(path) != path:
-            shutil.rmtree(self._place(path), ignore_errors=True)
+        if self._entry_of(path) != path:
+            shutil.rmtree(self._entry_of(path), ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -201,8 +201,8 @@ class DocumentStore(Generic[Document]):
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
-    def _place(self, path: Path) -> Path:
-        """The entry of ``self.folder`` that a record has: its file, or the folder with its file ``path``."""
+    def _entry_of(self, path: Path) -> Path:
+        """The entry of ``self.folder`` with the record ``path``: this file itself, or the folder that holds it."""
         return self.folder / path.relative_to(self.folder).parts[0]
 
     def ids(self) -> Iterator[str]:
@@ -210,8 +210,9 @@ class DocumentStore(Generic[Document]):
 
         Raises InputError if the folder cannot be read.
         """
-        # For ".json" the name inside is "", and for "/job.json" the suffix of the folder is "".
-        file_suffix, _, name_inside = self.suffix.partition("/")
+        # With the suffix ".json" an entry of the folder is a record, and there is no name inside.
+        # With "/job.json" an entry is a folder that has the id as its name, without a suffix.
+        entry_suffix, _, name_inside = self.suffix.partition("/")
         try:
             names = sorted(path.name for path in self.folder.iterdir())
         except FileNotFoundError:
@@ -219,8 +220,8 @@ class DocumentStore(Generic[Document]):
         except OSError as error:
             raise unreadable(self.folder, error) from error
         for name in names:
-            key = name.removesuffix(file_suffix)
-            has_id = name.endswith(file_suffix) and is_id(key)
+            key = name.removesuffix(entry_suffix)
+            has_id = name.endswith(entry_suffix) and is_id(key)
             if has_id and os.path.lexists(self.folder / name / name_inside):
                 yield key
 
