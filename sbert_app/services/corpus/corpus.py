@@ -112,7 +112,10 @@ class Corpus:
         return Corpus(self.name, [self.sentences[row] for row in rows], columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
-        """Raises InputError if there are fewer distinct sentences; ``purpose``, such as "a map needs", begins it."""
+        """Raises InputError if there are fewer than ``minimum`` distinct sentences.
+
+        ``purpose``, such as "a map needs", begins the message.
+        """
         distinct = len(set(self.sentences))
         if distinct < minimum:
             actual = f"there are {distinct}"
@@ -137,7 +140,8 @@ class Corpus:
                 inferred from header and cells, and a file of pairs gives the distinct sentences of
                 its pairs. A .txt file has one sentence per line.
             encoding: the encoding of a text file; None detects it.
-            sheet: the sheet of a workbook; None is the one with the most sentences in a row.
+            most: the number of sentences at which the corpus is cut.
+            sheet: the sheet of a workbook; None is the one whose rows have the most sentences.
             vectors: the user's vectors of the rows, or the name of the column that holds them.
 
         Raises:
@@ -148,7 +152,8 @@ class Corpus:
         # .txt file.
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         reading = table.reading.with_columns(requested_columns(column, table.reading))
-        # A file of pairs. With vectors, which belong to the rows, its first column is used instead.
+        # A file of pairs gives its distinct sentences, or, if there is a vector for each row, the
+        # first sentence of each row.
         if vectors is None and len(reading.sentences) > 1:
             corpus = cls.from_dataset(Dataset.from_table(table, column), most)
             return replace(corpus, table=table, text_columns=reading.sentences)
@@ -227,8 +232,8 @@ def _from_rows(
     notes = table.remarks
     empty = num_rows - len(sentences)
     if len(sentences) >= most:
-        # The rest of the file may be unread, so the number of its rows is an estimate, and more may
-        # have been read than were estimated.
+        # The rest of the file may be unread, so the number of its rows is an estimate, which may be
+        # below the number of rows read. `_cut` returns no note if the file has just ``most`` rows.
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):

@@ -30,7 +30,7 @@ def neighbours(
     from training.search import neighbour_index
 
     n = len(vectors)
-    index = neighbour_index(vectors, n)
+    index = neighbour_index(vectors, queries=n)
     rows = np.empty((n, k), dtype=np.int32)
     distances = np.empty((n, k), dtype=np.float32)
     for part, cosines, nearest in searched(index, vectors, k, watch):

@@ -268,15 +268,17 @@ def similar_pairs(
 def find_near_duplicates(
     embedded: EmbeddedCorpus, threshold: float = NEAR, watch: Watch = UNWATCHED
 ) -> NearDuplicates:
-    """Finds the sentences whose cosine with an earlier original is ``threshold`` or more.
+    """Finds the sentences that nearly duplicate an earlier original.
 
-    Sentences without known tokens duplicate only those with the same text.
+    In the order of the rows, a sentence is an original unless its cosine with an earlier original
+    is ``threshold`` or more. A sentence without known tokens duplicates only the same text.
     """
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
     rows = embedded.comparable
-    # These positions stay for sentences without known tokens, which are not compared by vectors.
+    # The position of the first equal text of each sentence. It stays for sentences without known
+    # tokens, which are not compared by vectors.
     original = first_positions(embedded.corpus.sentences)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     # For each vector the position in ``rows`` of its original, or its own.
