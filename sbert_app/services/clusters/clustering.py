@@ -80,6 +80,7 @@ class ClusterSettings:
             raise InputError(
                 f"there is no clustering method {self.method!r}; choose {' or '.join(MIN_SENTENCES)}."
             )
+        # 0 derives the smallest cluster from the size of the corpus.
         if self.min_cluster_size != 0 and self.min_cluster_size < 2:
             raise InputError(
                 f"the smallest cluster has {self.min_cluster_size} sentences; it must be at least 2."
@@ -155,7 +156,11 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 def _hdbscan(
     embedded: EmbeddedCorpus, min_cluster_size: int, cache: DiskCache, home: Path, watch: Watch
 ) -> np.ndarray:
-    """The labels by HDBSCAN on a 5-D map; ``min_cluster_size`` as in `ClusterSettings`."""
+    """The labels by HDBSCAN on a 5-D map.
+
+    If ``min_cluster_size`` is 0, the size of the smallest cluster is derived from the size of the
+    corpus, and is raised until there are at most ``MOST_CLUSTERS`` clusters.
+    """
     size = min_cluster_size
     is_derived = size == 0
     if is_derived:
@@ -188,7 +193,7 @@ def _hdbscan(
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
-    # A size that is derived follows from the corpus, so 0 stands for it.
+    # The key has 0 for a derived size, which follows from the corpus.
     key = digest(["hdbscan", map_key(map_settings, embedded), str(min_cluster_size)])
     return cache.get_or_compute(key, compute)
 
