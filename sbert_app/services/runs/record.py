@@ -231,6 +231,7 @@ class EventReader:
                 if status.st_ino != self._inode or status.st_size < self._position:
                     self._restart(status.st_ino)
                 file.seek(self._position)
+                # What follows the last line break is a line that is still being written.
                 complete, newline, _ = file.read().rpartition(b"\n")
         except FileNotFoundError:
             # 0 is the inode of no file.
