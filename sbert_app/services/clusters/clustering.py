@@ -261,7 +261,8 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
     batches = max(MIN_BATCHES, EPOCHS * math.ceil(n / rows))
     for batch in range(batches):
         watch.check()
-        # scikit-learn needs k rows in the first batch, to initialise the centres.
+        # scikit-learn needs k rows in the first batch, to initialise the centres. All batches have
+        # this size.
         size = min(n, max(rows, k))
         batch_rows = np.sort(random.choice(n, size, replace=False))
         model.partial_fit(np.asarray(vectors[batch_rows]))

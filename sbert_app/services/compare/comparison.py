@@ -122,7 +122,7 @@ class Comparison:
         return self.a.is_unknown or self.b.is_unknown
 
     def to_json(self) -> dict[str, Any]:
-        exact = self.attribution
+        attribution = self.attribution
         tokens = len(self.a.tokens) + len(self.b.tokens)
         return {
             "cosine": round(self.cosine, 6),
@@ -131,9 +131,9 @@ class Comparison:
             "pooling": self.pooling,
             "cross_encoder_model": self.cross_encoder,
             "by_pooling": {name: round(value, 6) for name, value in self.by_pooling.items()},
-            "words_a": exact.words_a if exact else [word.text for word in self.a.words],
-            "words_b": exact.words_b if exact else [word.text for word in self.b.words],
-            "matrix": exact.matrix.round(6).tolist() if exact else None,
+            "words_a": attribution.words_a if attribution else [word.text for word in self.a.words],
+            "words_b": attribution.words_b if attribution else [word.text for word in self.b.words],
+            "matrix": attribution.matrix.round(6).tolist() if attribution else None,
             "truncated": [self.a.truncated, self.b.truncated],
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             "dimension": self.dimension,
@@ -186,6 +186,7 @@ def compare(
         scores = cross_encoder.predict([(a, b)], report=cross_report)
         cross_score = float(check_finite(cross_encoder, scores, [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - cross_started) * 1000
+        # The score means nothing if most words of a sentence are unknown.
         for side in (reading.a, reading.b):
             cross_is_blind |= _is_most_of(_unknown_words(side, cross_encoder), side)
     advice = ""

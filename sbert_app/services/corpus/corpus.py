@@ -105,7 +105,7 @@ class Corpus:
         return digest([self.digest, hashlib.sha256(vectors).hexdigest()])
 
     def select(self, rows: Sequence[int]) -> Corpus:
-        """The corpus of some sentences, without gold scores."""
+        """The corpus of some rows, with all columns. It has no gold scores, own vectors or file."""
         columns = {}
         for name, values in self.columns.items():
             columns[name] = [values[row] for row in rows]
@@ -148,8 +148,8 @@ class Corpus:
             InputError: the file cannot be read, has no such column or no text, or lacks a vector
                 for a row.
         """
-        # Lines of text are a column named "sentence". Any other column is one of a table, even in a
-        # .txt file.
+        # The lines of a .txt file are a column named "sentence". If another column is requested, the
+        # file is read as a table.
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         reading = table.reading.with_columns(requested_columns(column, table.reading))
         # A file of pairs gives its distinct sentences, or, if there is a vector for each row, the

@@ -119,6 +119,7 @@ def encode(
     started = time.perf_counter()
     if folder is not None:
         path = folder / f"{key}{SUFFIX}"
+        # An incomplete file has another name.
         is_cached = path.exists()
         vectors = encode_to_file(path, corpus.sentences, encoder, watch)
     else:
@@ -138,8 +139,8 @@ def encode(
             watch.check()
             part = slice(start, start + CHUNK)
             is_unknown[part] = encoder.is_unknown(corpus.sentences[part])
-            # Nor has a vector of zeros a meaning: `_encode_finite` writes one where the model gives
-            # numbers that are not finite.
+            # `_encode_finite` has set vectors that are not finite to 0. Their sentences count as
+            # unknown, too.
             is_unknown[part] |= ~np.asarray(vectors[part]).any(axis=1)
         return np.flatnonzero(is_unknown)
 
@@ -307,7 +308,7 @@ def _complete(
 ) -> None:
     """Appends the rows that the file lacks, encodes each distinct sentence once, and gives the file its final name."""
     part = path.with_name(path.name + INCOMPLETE)
-    # A folder cannot be replaced by a file.
+    # A folder of one of these names, which a file cannot replace, is removed.
     for place in (part, path):
         if place.is_dir():
             shutil.rmtree(place, ignore_errors=True)

@@ -104,6 +104,7 @@ class ResultGrid:
     def left_out(self) -> list[str]:
         """A sentence for each result with pairs that the model cannot score."""
         sentences = []
+        # Copied, as another thread may be filling the grid.
         for (model, name), result in list(self.results.items()):
             if result.left_out:
                 sentences.append(
