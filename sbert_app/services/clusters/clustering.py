@@ -53,7 +53,7 @@ MIN_SAMPLES = 5
 # The number of rows of the distance matrix that are computed at a time.
 BLOCK = 1_024
 
-# Only one tree at a time is computed, because of the memory for its distances.
+# Held while a tree is computed.
 _linkage_lock = threading.Lock()
 
 
@@ -213,6 +213,7 @@ def linkage_tree(
         )
 
     def compute() -> np.ndarray:
+        # One tree at a time, because of the memory for its distances.
         with watch.holding(_linkage_lock):
             watch.report(0, f"Comparing {n:,} sentences, each with each")
             distances = condensed_distances(embedded.vectors, watch)

@@ -107,7 +107,7 @@ class Unusual:
         """Rows of the outliers, the remotest first."""
         low, high = np.quantile(self.closeness, (0.25, 0.75))
         fence = low - FENCE * (high - low)
-        # They are the first of the remotest.
+        # ``remotest`` has all rows, the remotest first, so it begins with the outliers.
         return self.remotest[: np.count_nonzero(self.closeness < fence)]
 
 

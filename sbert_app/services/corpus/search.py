@@ -329,6 +329,7 @@ def nearest_in(
 
     key = digest(["nearest in another", embedded.key, other.key])
     cosines, rows = cache.get_or_compute(key, compute)
+    # The array belongs to this call: what the cache has stored does not change.
     cosines[embedded.unknown] = -1
     cosines[np.isin(rows, other.unknown)] = -1
     return Nearest(cosines, rows.astype(np.int64))

@@ -108,7 +108,7 @@ class RunStore:
         # A run is usable without its name.
         with suppress(OSError):
             name = (folder / "name.txt").read_bytes().decode(errors="replace") or first_name
-        # Labels of models say the new name.
+        # The labels of models look up the names of renamed runs.
         if name != first_name:
             RENAMED_RUNS[run_id] = name
         else:
