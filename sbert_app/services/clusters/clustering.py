@@ -53,7 +53,7 @@ MIN_SAMPLES = 5
 # The number of rows of the distance matrix that are computed at a time.
 BLOCK = 1_024
 
-# Only one tree at a time is computed, because of the memory for its distances.
+# Held while a tree is computed.
 _linkage_lock = threading.Lock()
 
 
@@ -80,6 +80,7 @@ class ClusterSettings:
             raise InputError(
                 f"there is no clustering method {self.method!r}; choose {' or '.join(MIN_SENTENCES)}."
             )
+        # 0 derives the smallest cluster from the size of the corpus.
         if self.min_cluster_size != 0 and self.min_cluster_size < 2:
             raise InputError(
                 f"the smallest cluster has {self.min_cluster_size} sentences; it must be at least 2."
@@ -155,7 +156,11 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 def _hdbscan(
     embedded: EmbeddedCorpus, min_cluster_size: int, cache: DiskCache, home: Path, watch: Watch
 ) -> np.ndarray:
-    """The labels by HDBSCAN on a 5-D map; ``min_cluster_size`` as in `ClusterSettings`."""
+    """The labels by HDBSCAN on a 5-D map.
+
+    If ``min_cluster_size`` is 0, the size of the smallest cluster is derived from the size of the
+    corpus, and is raised until there are at most ``MOST_CLUSTERS`` clusters.
+    """
     size = min_cluster_size
     is_derived = size == 0
     if is_derived:
@@ -188,7 +193,7 @@ def _hdbscan(
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
-    # A size that is derived follows from the corpus, so 0 stands for it.
+    # The key has 0 for a derived size, which follows from the corpus.
     key = digest(["hdbscan", map_key(map_settings, embedded), str(min_cluster_size)])
     return cache.get_or_compute(key, compute)
 
@@ -208,6 +213,7 @@ def linkage_tree(
         )
 
     def compute() -> np.ndarray:
+        # One tree at a time, because of the memory for its distances.
         with watch.holding(_linkage_lock):
             watch.report(0, f"Comparing {n:,} sentences, each with each")
             distances = condensed_distances(embedded.vectors, watch)
@@ -256,7 +262,8 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
     batches = max(MIN_BATCHES, EPOCHS * math.ceil(n / rows))
     for batch in range(batches):
         watch.check()
-        # scikit-learn needs k rows in the first batch, to initialise the centres.
+        # scikit-learn needs k rows in the first batch, to initialise the centres. All batches have
+        # this size.
         size = min(n, max(rows, k))
         batch_rows = np.sort(random.choice(n, size, replace=False))
         model.partial_fit(np.asarray(vectors[batch_rows]))

@@ -137,7 +137,8 @@ def keywords(
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
     sizes = Counter(labels[rows].tolist())
-    # With repetitions, as the share of its function words decides whether a language is used.
+    # Each word as often as it occurs: `stop_words` knows a language by the share of its function
+    # words among all words.
     stopped = stop_words(total_counts.elements())
     for label, class_counts in counts.items():
         # The number of words elsewhere for each word here. One is added to every count elsewhere,
@@ -208,12 +209,12 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
     positions = positions[(positions >= 0) & (positions < len(embedded))]
     vectors = np.asarray(embedded.vectors[positions])
     cosine = mean_pair_cosine(vectors)
-    # For fewer than two sentences.
+    # The mean cosine of each sentence with the others. A single sentence has none.
     if cosine is None:
         cosines = np.full(len(positions), np.nan, dtype=np.float32)
     else:
         total = vectors.sum(axis=0, dtype=np.float64)
-        # The cosine of each sentence with itself, which is 1 but for rounding.
+        # The cosine of each sentence with itself, 1 but for rounding, is taken out of its sum.
         own_cosines = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
         cosines = ((vectors @ total - own_cosines) / (len(positions) - 1)).astype(np.float32)
     if not len(positions):
@@ -232,6 +233,7 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
     """The rows whose sentence contains a text, regardless of case: int64, ascending."""
+    # With single spaces, as in the sentences of a corpus (`sentence_of`).
     text = " ".join(text.casefold().split())
     rows = []
     for row, sentence in enumerate(corpus.sentences):

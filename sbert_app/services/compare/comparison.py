@@ -122,7 +122,7 @@ class Comparison:
         return self.a.is_unknown or self.b.is_unknown
 
     def to_json(self) -> dict[str, Any]:
-        exact = self.attribution
+        attribution = self.attribution
         tokens = len(self.a.tokens) + len(self.b.tokens)
         return {
             "cosine": round(self.cosine, 6),
@@ -131,9 +131,9 @@ class Comparison:
             "pooling": self.pooling,
             "cross_encoder_model": self.cross_encoder,
             "by_pooling": {name: round(value, 6) for name, value in self.by_pooling.items()},
-            "words_a": exact.words_a if exact else [word.text for word in self.a.words],
-            "words_b": exact.words_b if exact else [word.text for word in self.b.words],
-            "matrix": exact.matrix.round(6).tolist() if exact else None,
+            "words_a": attribution.words_a if attribution else [word.text for word in self.a.words],
+            "words_b": attribution.words_b if attribution else [word.text for word in self.b.words],
+            "matrix": attribution.matrix.round(6).tolist() if attribution else None,
             "truncated": [self.a.truncated, self.b.truncated],
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             "dimension": self.dimension,
@@ -186,8 +186,9 @@ def compare(
         scores = cross_encoder.predict([(a, b)], report=cross_report)
         cross_score = float(check_finite(cross_encoder, scores, [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - cross_started) * 1000
+        # The score means nothing if most words of a sentence are unknown.
         for side in (reading.a, reading.b):
-            cross_is_blind |= _are_most(_unknown_words(side, cross_encoder), side)
+            cross_is_blind |= _is_most_of(_unknown_words(side, cross_encoder), side)
     advice = ""
     if not (encoder.prompt or second.prompt):
         advice = encoder.prompt_advice
@@ -219,7 +220,9 @@ def compare(
 def _with_unknown(side: Side, encoder: VectorModel) -> Side:
     """Returns the sentence with the words that the model does not know."""
     unknown = _unknown_words(side, encoder)
-    return replace(side, unknown=tuple(dict.fromkeys(unknown)), is_unknown=_are_most(unknown, side))
+    return replace(
+        side, unknown=tuple(dict.fromkeys(unknown)), is_unknown=_is_most_of(unknown, side)
+    )
 
 
 def _unknown_words(side: Side, model: Model) -> list[str]:
@@ -228,8 +231,8 @@ def _unknown_words(side: Side, model: Model) -> list[str]:
     return list(compress(words, model.is_unknown(words)))
 
 
-def _are_most(unknown: Sequence[str], side: Side) -> bool:
-    """Whether most words of a sentence are unknown. Known punctuation does not count as a word."""
+def _is_most_of(unknown: Sequence[str], side: Side) -> bool:
+    """Whether the unknown words are most words of a sentence. Known punctuation does not count as a word."""
     count = 0
     for word in words_in_text(side.words):
         if word.text in unknown or any(map(str.isalnum, word.text)):
@@ -269,6 +272,7 @@ def _read_tokens(encoder: Encoder, second: Encoder, a: str, b: str) -> _Reading:
             u = _pool(encoder.with_pooling(pooling), first_tokens.hidden)
             v = _pool(second.with_pooling(pooling), second_tokens.hidden)
             cosines[pooling] = _cosine(u, v)
+    # The time of the attribution is not measured.
     ended = time.perf_counter()
     attribution = None
     if has_exact_map(encoder):
@@ -300,7 +304,7 @@ def _read_whole(encoder: VectorModel, second: VectorModel, a: str, b: str) -> _R
     """Reads the sentences by a model whose tokens are not accessible. White space separates their words."""
     cosine = _cosine(encoder.encode([a])[0], second.encode([b])[0])
     ended = time.perf_counter()
-    # The error that a function of tokens would raise says why there are none.
+    # The text of the error for models without tokens says why there is no map.
     no_map = str(vectors_only(encoder))
     return _Reading(ended, {encoder.pooling: cosine}, _whole_side(a), _whole_side(b), no_map=no_map)
 
@@ -331,8 +335,7 @@ def compare_by_name(
     model = replace(model, pooling=None)
     first, second = _by_role(models, model, pooling)
     comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second)
-    # ``weights`` is the name without its settings, under which a model has the pooling that it was
-    # trained with.
+    # By the name without its settings, a model opens with the pooling that it was trained with.
     own_pooling = models.get(model.weights, VectorModel).pooling
     # `compare` gives the name of the first sentence's encoder. The name that was asked for may
     # stand for two encoders, and `leave_one_out_by_name` opens both again.
@@ -361,9 +364,9 @@ def leave_one_out(
 ) -> list[LeftOut]:
     """Leaves out each word in turn and scores the pair again, all variants in one batch.
 
-    This works for any model and any pooling. Special tokens stay, and at most 120 words are left
-    out: those of the first sentence, then those of the second. ``second`` reads the second
-    sentence, as in `compare`.
+    This works for any model and any pooling. Special tokens stay. At most 120 words are left out,
+    first of the first sentence, then of the second. ``second`` is the encoder of the second
+    sentence; None if it is ``encoder``.
     """
     a = comparison.a
     b = comparison.b

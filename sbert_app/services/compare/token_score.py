@@ -40,6 +40,7 @@ class TokenScore:
         tokens = []
         for row in self.rows:
             token: dict[str, Any] = dict(zip(self.columns, row, strict=True))
+            # The rows are texts for a table.
             for name in token.keys() & NUMBERS:
                 token[name] = float(token[name])
             tokens.append(token)
@@ -60,8 +61,8 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
     from training.models.maxsim import LateInteraction
     from training.models.st_models import SparseEncoder
 
-    # Opened without the settings, which `with_settings` adds below: `get` refuses prompts by role,
-    # which the name of a bi-encoder may have, and a bi-encoder is not an error here.
+    # Opened without the settings, which `with_settings` adds below. `get` would refuse prompts by
+    # role, such as a bi-encoder may have, and the answer for a bi-encoder is None, not an error.
     model = models.get(name.weights, Model)
     if isinstance(model, LateInteraction):
         return _score_late_interaction(model.with_settings(name), name, a, b)
@@ -101,6 +102,7 @@ def _score_sparse(model: SparseEncoder, name: ModelName, a: str, b: str) -> Toke
     for term in terms:
         # Terms that only one of the sentences has a weight for add nothing to the score.
         if term.share:
+            # The cells say whether the sentence has the term, or the model has added it.
             first = _weight(term.first, term.in_first)
             second = _weight(term.second, term.in_second)
             rows.append((term.token, first, second, f"{term.share:+.4f}"))

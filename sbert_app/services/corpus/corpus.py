@@ -105,14 +105,17 @@ class Corpus:
         return digest([self.digest, hashlib.sha256(vectors).hexdigest()])
 
     def select(self, rows: Sequence[int]) -> Corpus:
-        """The corpus of some sentences, without gold scores."""
+        """The corpus of some rows, with all columns. It has no gold scores, own vectors or file."""
         columns = {}
         for name, values in self.columns.items():
             columns[name] = [values[row] for row in rows]
         return Corpus(self.name, [self.sentences[row] for row in rows], columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
-        """Raises InputError if there are fewer distinct sentences; ``purpose``, such as "a map needs", begins it."""
+        """Raises InputError if there are fewer than ``minimum`` distinct sentences.
+
+        ``purpose``, such as "a map needs", begins the message.
+        """
         distinct = len(set(self.sentences))
         if distinct < minimum:
             actual = f"there are {distinct}"
@@ -137,18 +140,20 @@ class Corpus:
                 inferred from header and cells, and a file of pairs gives the distinct sentences of
                 its pairs. A .txt file has one sentence per line.
             encoding: the encoding of a text file; None detects it.
-            sheet: the sheet of a workbook; None is the one with the most sentences in a row.
+            most: the number of sentences at which the corpus is cut.
+            sheet: the sheet of a workbook; None is the one whose rows have the most sentences.
             vectors: the user's vectors of the rows, or the name of the column that holds them.
 
         Raises:
             InputError: the file cannot be read, has no such column or no text, or lacks a vector
                 for a row.
         """
-        # Lines of text are a column named "sentence". Any other column is one of a table, even in a
-        # .txt file.
+        # The lines of a .txt file are a column named "sentence". If another column is requested, the
+        # file is read as a table.
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         reading = table.reading.with_columns(requested_columns(column, table.reading))
-        # A file of pairs. With vectors, which belong to the rows, its first column is used instead.
+        # A file of pairs gives its distinct sentences, or, if there is a vector for each row, the
+        # first sentence of each row.
         if vectors is None and len(reading.sentences) > 1:
             corpus = cls.from_dataset(Dataset.from_table(table, column), most)
             return replace(corpus, table=table, text_columns=reading.sentences)
@@ -227,8 +232,8 @@ def _from_rows(
     notes = table.remarks
     empty = num_rows - len(sentences)
     if len(sentences) >= most:
-        # The rest of the file may be unread, so the number of its rows is an estimate, and more may
-        # have been read than were estimated.
+        # The rest of the file may be unread, so the number of its rows is an estimate, which may be
+        # below the number of rows read. `_cut` returns no note if the file has just ``most`` rows.
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):

@@ -99,6 +99,7 @@ class EmbeddedCorpus:
         if self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS:
             # One bit for each dimension, or a byte if bits find too few neighbours.
             return checked_index(self.vectors)
+        # The few bits of a short vector would not tell enough vectors apart.
         return QuantizedIndex(self.vectors, bits=8)
 
 
@@ -118,6 +119,7 @@ def encode(
     started = time.perf_counter()
     if folder is not None:
         path = folder / f"{key}{SUFFIX}"
+        # An incomplete file has another name.
         is_cached = path.exists()
         vectors = encode_to_file(path, corpus.sentences, encoder, watch)
     else:
@@ -137,7 +139,8 @@ def encode(
             watch.check()
             part = slice(start, start + CHUNK)
             is_unknown[part] = encoder.is_unknown(corpus.sentences[part])
-            # A vector that was not finite is 0.
+            # `_encode_finite` has set vectors that are not finite to 0. Their sentences count as
+            # unknown, too.
             is_unknown[part] |= ~np.asarray(vectors[part]).any(axis=1)
         return np.flatnonzero(is_unknown)
 
@@ -181,7 +184,8 @@ _keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 def weights_key(encoder: VectorModel) -> str:
     """The key of a model's weights, independent of its name and settings."""
-    # Encoders with other poolings share the transformer, ``backbone``, and the modules after it.
+    # Encoders of one model that differ in the pooling have equal weights, and the same object
+    # ``backbone``, the transformer. So the key is stored by this object.
     shared = getattr(encoder, "backbone", encoder)
     if shared not in _keys:
         _keys[shared] = digest(_weights(encoder))
@@ -291,7 +295,7 @@ def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
     try:
         if path.stat().st_size != shape[0] * shape[1] * BYTES:
             return None
-        # The modification time is the time of last use.
+        # `remove_least_used` takes the modification time as the time of last use.
         os.utime(path)
         return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
     except OSError:
@@ -304,7 +308,7 @@ def _complete(
 ) -> None:
     """Appends the rows that the file lacks, encodes each distinct sentence once, and gives the file its final name."""
     part = path.with_name(path.name + INCOMPLETE)
-    # A folder cannot be replaced by a file.
+    # A folder of one of these names, which a file cannot replace, is removed.
     for place in (part, path):
         if place.is_dir():
             shutil.rmtree(place, ignore_errors=True)

@@ -30,7 +30,7 @@ def neighbours(
     from training.search import neighbour_index
 
     n = len(vectors)
-    index = neighbour_index(vectors, n)
+    index = neighbour_index(vectors, queries=n)
     rows = np.empty((n, k), dtype=np.int32)
     distances = np.empty((n, k), dtype=np.float32)
     for part, cosines, nearest in searched(index, vectors, k, watch):
@@ -107,7 +107,7 @@ class Unusual:
         """Rows of the outliers, the remotest first."""
         low, high = np.quantile(self.closeness, (0.25, 0.75))
         fence = low - FENCE * (high - low)
-        # They are the first of the remotest.
+        # ``remotest`` has all rows, the remotest first, so it begins with the outliers.
         return self.remotest[: np.count_nonzero(self.closeness < fence)]
 
 

@@ -74,7 +74,7 @@ class EmbeddingCache:
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
-        """Opens a corpus and returns its key. Corpora with equal names, sentences and columns have equal keys."""
+        """Opens a corpus and returns its key. Corpora of equal name and content have equal keys."""
         parts = [corpus.name, corpus.digest]
         parts += [f"{name}={values}" for name, values in corpus.columns.items()]
         if corpus.vectors is not None:
@@ -92,7 +92,7 @@ class EmbeddingCache:
 
     def open_data(self, data: str) -> str:
         """Opens the corpus of a data set if it is not open, and returns its key. InputError as `Corpus.from_data`."""
-        # As in `example`.
+        # Not opened yet, or evicted.
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
         return self._named[data]
@@ -140,8 +140,8 @@ class EmbeddingCache:
                     folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
                     embedded = encode(corpus, encoder, self.cache, watch, folder)
                     self._embedded.put(key, embedded)
-        # The vectors may be those of a corpus with equal sentences and other columns. A copy lacks
-        # the search index, so it is made only if necessary.
+        # The vectors may have been computed for another corpus with equal sentences. `replace` does
+        # not copy the cached search index, so it is used only if necessary.
         return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
 
 
@@ -205,7 +205,7 @@ class KeptCorpora:
         return self._read(key, record)
 
     def list(self, keys: Iterable[str]) -> dict[str, KeptCorpus]:
-        """The records of the ids, without deleted ones."""
+        """The records of the ids. Deleted and damaged ones are left out."""
         records = {}
         for key in keys:
             with suppress(InputError):

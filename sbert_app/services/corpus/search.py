@@ -268,15 +268,17 @@ def similar_pairs(
 def find_near_duplicates(
     embedded: EmbeddedCorpus, threshold: float = NEAR, watch: Watch = UNWATCHED
 ) -> NearDuplicates:
-    """Finds the sentences whose cosine with an earlier original is ``threshold`` or more.
+    """Finds the sentences that nearly duplicate an earlier original.
 
-    Sentences without known tokens duplicate only those with the same text.
+    In the order of the rows, a sentence is an original unless its cosine with an earlier original
+    is ``threshold`` or more. A sentence without known tokens duplicates only the same text.
     """
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
     rows = embedded.comparable
-    # These positions stay for sentences without known tokens, which are not compared by vectors.
+    # The position of the first equal text of each sentence. It stays for sentences without known
+    # tokens, which are not compared by vectors.
     original = first_positions(embedded.corpus.sentences)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     # For each vector the position in ``rows`` of its original, or its own.
@@ -327,6 +329,7 @@ def nearest_in(
 
     key = digest(["nearest in another", embedded.key, other.key])
     cosines, rows = cache.get_or_compute(key, compute)
+    # The array belongs to this call: what the cache has stored does not change.
     cosines[embedded.unknown] = -1
     cosines[np.isin(rows, other.unknown)] = -1
     return Nearest(cosines, rows.astype(np.int64))

@@ -364,6 +364,7 @@ def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
     values = {}
     for row in rows:
         values[row.variant] = row.values
+        # ρ is NaN if a run gives all pairs the same score.
         if row.summary and not isnan(row.summary.mean):
             means[row.variant] = row.summary.mean
 

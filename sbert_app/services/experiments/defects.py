@@ -138,7 +138,7 @@ def train_with(
         raise StoppedError
     if result.status == "failed":
         raise InputError(f"the run failed: {result.reason}")
-    # The event of the start of the run states ``guess``.
+    # The event of the start of the run states ``guess``, the loss of guessing the mean gold score.
     start = next(event for event in events if event.get("state") == "running")
 
     def values(kind: str, key: str) -> tuple[Any, ...]:

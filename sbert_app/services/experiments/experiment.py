@@ -98,7 +98,7 @@ class ExperimentRecord(BaseModel):
 def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
     """The runs of an ablation with the seeds 0 to ``seeds`` - 1.
 
-    Raises InputError for an unknown name, or without seeds.
+    Raises InputError if the ablation does not exist, or the number of seeds is not allowed.
     """
     if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
@@ -223,7 +223,10 @@ class Experiment:
         return any(cell.can_resume for cell in self.cells)
 
     def summary(self, which: str) -> Summary | None:
-        """The summary of the metric over the finished runs; ``which`` is baseline, best, latest or test."""
+        """The summary of the main metric over the finished runs, on the scale that pages show (ρ ×100).
+
+        ``which`` is the evaluation to take of each run: baseline, best, latest or test.
+        """
         values = []
         for run in self._finished:
             value = run.progress.figure(getattr(run.progress, which))
@@ -305,6 +308,7 @@ class ExperimentEstimate:
             if seconds is None:
                 return None
             total += seconds
+        # ``estimates`` has one run for each label, and each label has a run for each seed.
         return self.seeds * total
 
 
@@ -370,6 +374,7 @@ class Experiments:
         """Creates an experiment without runs. `resume` queues them, and `run_here` executes them."""
         # Called for its InputError if a run could not start; the estimate is not needed.
         self.estimate(record)
+        # The slug of a name without Latin letters and digits is empty.
         words = slug(Path(record.name).stem) or "pairs"
         return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
 

@@ -108,7 +108,8 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
                 f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead"
             )
         topics = table.in_memory([column])[column]
-    # The data may lack rows of the file. Its ``rows`` are their numbers in the file, from 1.
+    # The data may lack rows of the file. ``data.rows`` has the number in the file, from 1, of each
+    # row of the data.
     topics_of_rows = [str(topics[row - 1]).strip() for row in data.rows]
     return data, by_topic(data, topics_of_rows)
 

@@ -78,19 +78,21 @@ def compute_map(
         embedded.append(embeddings.embed(corpus, model, watch=encoding))
     total = len(embedded[0])
     rows = None
+    # A browser draws at most ``MOST_DRAWN`` points, so the rest of this function sees a sample.
     if total > MOST_DRAWN:
         watch.report(0, f"Taking a random sample of {MOST_DRAWN:,} sentences")
         parts = [sample_of(space, MOST_DRAWN) for space in embedded]
         embedded = [part.embedded for part in parts]
         rows = parts[0].rows
+    # UMAP places at most ``map_points`` of these sentences; the others are placed between them.
     samples = [sample_of(space, embeddings.limits.map_points) for space in embedded]
     by_umap = len(samples[0].rows)
     spaces = [sample.embedded for sample in samples]
+    # `project` stores the maps of what UMAP places under this key.
     key = map_key(settings, *spaces)
-    # Whether there are sentences that UMAP does not place. Their vectors are in the key, too. If UMAP
-    # places all, `project` stores the maps under this key.
     has_others = by_umap < len(embedded[0])
     if has_others:
+        # The whole maps also depend on the vectors of the other sentences.
         key = digest([key, *(space.key for space in embedded)])
     # `get` reads the whole array; here it only tells whether the map is stored.
     from_cache = embeddings.cache.get(key) is not None
@@ -165,7 +167,7 @@ def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
     """The distances of similar pairs under each model; None if no pair has a gold score of 4 or more.
 
     ``gold`` has the pairs of the corpus on the map, ``result.embedded[0].corpus``, by their positions
-    there. A sample has none.
+    there. If the map shows a sample, this corpus is the sample, which has no gold pairs.
     """
     similar = gold.rows[gold.gold >= SIMILAR]  # (P, 2)
     if not len(similar):

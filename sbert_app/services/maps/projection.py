@@ -242,7 +242,8 @@ class UmapProcess:
         arguments = (other_end, compiled_code(home), niceness)
         self._process = context.Process(target=_serve, args=arguments, name="umap", daemon=True)
         self._process.start()
-        # While this process had the other end open, it would not notice that the process has ended.
+        # When the new process ends, `recv` raises EOFError only if this process has closed its copy
+        # of the other end.
         other_end.close()
 
     def is_alive(self) -> bool:
@@ -267,7 +268,7 @@ class UmapProcess:
             # Sending blocks until the process reads, which a process that hangs never does.
             threading.Thread(target=self._send, args=((jobs, settings),), daemon=True).start()
             answer = self._answer(watch)
-            # Percentages, before the maps.
+            # The process sends percentages, and the maps at the end.
             while isinstance(answer, float):
                 # None keeps the description of the stage.
                 layout.report(answer, None, 100)
@@ -288,7 +289,7 @@ class UmapProcess:
             self._connection.send(message)
 
     def _answer(self, watch: Watch) -> Any:
-        """The next message of the process."""
+        """Waits for the next message of the process. Raises StoppedError after a stop."""
         deadline = time.monotonic() + STALLED_SECONDS
         while not self._connection.poll(POLL_SECONDS):
             watch.check()
@@ -305,7 +306,7 @@ def _serve(connection: Connection, code: Path, niceness: int) -> None:
     """The main function of the process. Sends True, and for each list of jobs percentages, followed by the maps."""
     from tqdm.auto import tqdm
 
-    # Ctrl-C in the terminal stops the work through `Watch`.
+    # Ctrl-C in the terminal reaches this process, too. The app stops the work through `Watch`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if niceness and sys.platform != "win32":
         os.nice(niceness)
@@ -323,7 +324,7 @@ def _serve(connection: Connection, code: Path, niceness: int) -> None:
 
 
 def import_umap() -> Any:
-    """umap-learn, whose functions numba caches in ``NUMBA_CACHE_DIR``. By default it caches only few of them.
+    """umap-learn, whose functions numba caches in ``NUMBA_CACHE_DIR``. By default, few of them would be cached.
 
     ``enable_caching`` is the public method that ``numba.njit(cache=True)`` calls.
     """
@@ -366,8 +367,8 @@ def _layouts(
             learning_rate = SECOND_LEARNING_RATE
             start = maps[0]
         elif 4 * settings.dimensions < len(vectors) <= MAX_SPECTRAL:
-            # With fewer vectors, SciPy's eigsh would raise an error, as umap-learn requests
-            # 2 · dimensions + 3 Lanczos vectors.
+            # umap-learn requests 2 · dimensions + 3 Lanczos vectors, at most 4 · dimensions. SciPy's
+            # eigsh raises an error if there are fewer vectors than it requests.
             start = "spectral"
         mapper = umap.UMAP(
             n_neighbors=rows.shape[1],

@@ -112,8 +112,9 @@ class BatchingRunner(InferenceRunner[Text]):
             ends.append(len(texts))
 
         def compute(rows: list[Row]) -> list[tuple[int, list[int], Any]]:
-            """For each job in the batch: its number, the numbers of its texts there, and the result of ``reduce``."""
-            # The positions in ``texts``, in the order of the hidden states.
+            """For each job in the batch: its number, the positions of its texts in the job, and the reduced states."""
+            # A row lists the texts that share it, by their positions in ``texts``. The hidden
+            # states are in the order of ``batch``.
             batch = list(chain.from_iterable(rows))
 
             # The number of the job to which the text at a place in the batch belongs.

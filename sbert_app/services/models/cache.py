@@ -158,8 +158,11 @@ class ModelCache:
         return [f"{name} ({size})" for name, size in sizes.items() if size]
 
     def _download_size(self, model: ModelName) -> str:
-        """The size of the files that opening a model would download, as the Hub lists them; "" if there are none."""
-        # Nothing is downloaded for folders and endpoints, either.
+        """The size of the files that opening a model would download, as the Hub lists them.
+
+        "" if there are none, or if the model comes with the app.
+        """
+        # A name that cannot be a repository is a folder or an endpoint.
         if self.is_here(model) or model.name in WITH_THE_APP or not is_repo_id(model.name):
             return ""
         with suppress(InputError):
@@ -203,7 +206,7 @@ class ModelCache:
 
             self._report_download(key, watch)
             with listening(on_download, watch.should_stop):
-                # Fetches and loads the model. Its weights are the same for each prompt.
+                # Fetches and loads the model. ``key`` lacks its settings, which need no other files.
                 self.get(key, Model)
 
     def _report_download(self, key: ModelName, watch: Watch) -> None:

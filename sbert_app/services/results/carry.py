@@ -133,6 +133,7 @@ def advise(
     if was is not None and was.model != model:
         names.append(was.model)
     notes = list[str]()
+    # Only the pairs stay that none of the models was trained on.
     for name in names:
         rows, more = unread_pairs(name, rows, home, match_from)
         notes += more

@@ -104,9 +104,10 @@ class Decisions:
 
     @cached_property
     def best(self) -> ModelDecision:
-        """The model with the highest ρ, among the first model and those that are not significantly worse than it.
+        """The model with the highest ρ, of the first model and those that are not significantly worse than it.
 
-        Few matches decide the average precision, but all pairs decide ρ, so ρ is the surer of the two.
+        The first model has the highest average precision, by which they are compared. Few matches
+        decide the average precision, but all pairs decide ρ, so ρ is the surer of the two.
         """
         first, *others = self.models
         candidates = [first]
@@ -151,7 +152,7 @@ class Decisions:
         sentence = difference.describe(taken.label, other.label, "in average precision")
         if taken is not self.best:
             sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
-        # The difference may be 0.
+        # The interval reaches 0: the average precision does not tell the two apart, but ρ does.
         elif difference.low <= 0:
             sentence += (
                 f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show "
@@ -264,6 +265,7 @@ def decide_results(
                 f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or "
                 "gives no finite score"
             )
+    # Without pairs that are left out, there are both kinds: `match_labels` has checked all pairs.
     if left_out and not has_both_kinds(matches[rows]):
         raise InputError(f"{'; '.join(left_out)}; the others are of one kind")
     if len(rows) < len(data):

@@ -103,6 +103,7 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
     slices = []
     keys = sentence_keys(data.columns)
     for by, (names, classify) in SLICINGS.items():
+        # For each pair, the position in ``names`` of its class.
         classes = np.array(list(map(classify, *words)))
         for number, name in enumerate(names):
             rows = classes == number

@@ -70,7 +70,7 @@ def evaluate(
             chosen on one half of the pairs and measured on the other half.
         match_from: the gold score from which a pair is a match, or the grade from which a document
             is relevant.
-        keep_unknown: whether pairs count that have a text without known tokens.
+        keep_unknown: whether pairs with a text without known tokens count.
 
     Raises InputError if the arguments do not fit the data, or the data or the model cannot be opened.
     """

@@ -74,9 +74,10 @@ class ResultGrid:
     def estimate(
         self, model: str, data: str, metric: Metric, unread: bool = False
     ) -> Estimate | None:
-        """The estimate of one result, or of the mean of a model's results; None if it is missing.
+        """The estimate of one result, or of the mean of a model's results if ``data`` is `AVERAGE`.
 
-        With ``unread`` it is on the pairs that no model of the grid was trained on.
+        None if a result is missing. With ``unread`` it is on the pairs that no model of the grid
+        was trained on.
         """
         # A whole result has its own interval, which for Pearson's correlation is studentised.
         if data != AVERAGE and not unread:
@@ -103,6 +104,7 @@ class ResultGrid:
     def left_out(self) -> list[str]:
         """A sentence for each result with pairs that the model cannot score."""
         sentences = []
+        # Copied, as another thread may be filling the grid.
         for (model, name), result in list(self.results.items()):
             if result.left_out:
                 sentences.append(
@@ -134,7 +136,10 @@ class ResultGrid:
         return Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
-        """The correlation from -1 to 1. The arguments, and None, as in `estimate`."""
+        """The correlation from -1 to 1, of one result or of their mean, with the arguments of `estimate`.
+
+        None if a result is missing, or fewer than two unread pairs are left.
+        """
         names = [data]
         if data == AVERAGE:
             names = averaged([name for name in self.data if name in self.sizes])
@@ -326,9 +331,9 @@ def _files(model: ModelName, home: Path) -> list[str]:
 
 
 def _stat(path: Path) -> list[str]:
-    """The names, sizes and modification times of a folder's files, or of a file and others with the same stem.
+    """The names, sizes and modification times of a folder's files, or of a file and the files that belong to it.
 
-    The words of an array of word vectors are in such a file, for example.
+    Files with the same stem belong together, such as vectors.npy and vectors.words.txt.
     """
     stats = []
     try:
@@ -348,8 +353,8 @@ def _stat(path: Path) -> list[str]:
 def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     """The training data of a model, and of the runs that it started from.
 
-    It is known for built-in cross-encoders and for runs; other models have none. Data from the Hub
-    and deleted files are left out.
+    It is known for built-in cross-encoders and for runs; other models have none. The data of a run
+    is left out if a part of it is from the Hub or a file that was deleted.
     """
     datasets: list[Dataset] = []
     ids = set[str]()

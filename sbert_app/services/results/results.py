@@ -101,6 +101,7 @@ class EvalResult:
         """
         if self.left_out:
             return self._scored.statistic(metric)
+        # A cross-encoder has this one score, which stands for every similarity.
         if SCORE in self.scores:
             metric = metric._replace(similarity=SCORE)
         if metric not in self._statistics:
@@ -197,7 +198,7 @@ def rank(
         lead, p_value = comparison
         leads[a, b] = lead
         raw_p_values[a, b] = p_value
-        # That ``a`` is better than ``b``.
+        # The confidence that ``a`` is better than ``b``, by the one-sided test.
         confidence = p_value / 2
         if lead > 0:
             confidence = 1 - confidence
@@ -232,8 +233,8 @@ def rank(
 def holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """The p-values, corrected by Holm's procedure.
 
-    The least of n p-values is multiplied by n, the next one by n − 1, and so on. No corrected p-value
-    is below that of a smaller p-value.
+    The least of n p-values is multiplied by n, the next one by n − 1, and so on. The order stays:
+    where a product is below the one before it, the one before it is taken.
     """
     corrected = dict[tuple[str, str], float]()
     least = 0.0

@@ -124,6 +124,8 @@ def tabulate(results: Results, metric: Metric, papers: str = DEFAULT_PAPERS) -> 
     if len(rows) > 1:
         for name in names:
             values = {}
+            # The cells show results on all pairs; the best is judged by the pairs that no model was
+            # trained on.
             for row in rows:
                 estimate = results.estimate(row.model, name, metric, unread=True)
                 if name not in row.trained_on and estimate and not isnan(estimate.value):

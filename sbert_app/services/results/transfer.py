@@ -205,7 +205,7 @@ def _splits(
     # scikit-learn takes a second to import.
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-    # The first argument of ``split`` is for the features, of which only the number of rows counts.
+    # The first argument of ``split`` should be the features, but only their number of rows is read.
     if len(np.unique(groups)) < len(groups):
         grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=SEED)
         return grouped.split(targets, targets, groups)
@@ -234,6 +234,7 @@ def _features(
         if isinstance(u, np.ndarray):
             vectors = np.hstack([np.abs(u - v), u * v])
         else:
+            # Both are CSR matrices already. `csr_matrix` tells this to the type checker.
             v = scipy.sparse.csr_matrix(v)
             features = scipy.sparse.hstack([abs(u - v), u.multiply(v)])
             vectors = scipy.sparse.csr_matrix(features)
@@ -252,6 +253,7 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
 
     is_held_out = np.random.default_rng(SEED).random(len(targets)) < 0.1
     sizes = np.bincount(targets[~is_held_out], minlength=int(targets.max()) + 1)
+    # The middle value, if none can be selected.
     best = C_VALUES[1]
     if is_held_out.any() and sizes.all():
 
@@ -317,7 +319,7 @@ SECOND = 6
 def sentences_by_genre(home: Path) -> ClassificationData:
     """The distinct sentences of STSb dev, each with its genre. Sentences that occur in two genres are left out.
 
-    The sentences of a pair are related rows, as many of them are near-duplicates.
+    The sentences of a pair are in one group (``pairs``), as many of them are near-duplicates.
     """
     genres: dict[str, set[str]] = {}
     rows = _rows(home)

@@ -62,7 +62,7 @@ def back_up(home: Path, target: Path) -> Saved:
         changing += [f"runs/{run}/checkpoint/", f"runs/{run}/model/"]
     count = 0
     left_out = []
-    # A ZIP file has no dates before 1980, which a strict one would refuse.
+    # A ZIP file cannot store dates before 1980. With strict timestamps, such a file is an error.
     with (
         replace_file(target) as fresh,
         ZipFile(fresh, "x", ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive,
@@ -71,8 +71,8 @@ def back_up(home: Path, target: Path) -> Saved:
             name = file.relative_to(home).as_posix()
             entry = home_entry(name)
             is_work = entry is not None and entry.is_work
-            is_changing = file.name in NOT_SAVED or name.startswith(tuple(changing))
-            if is_changing or not is_work:
+            is_of_process = file.name in NOT_SAVED or name.startswith(tuple(changing))
+            if is_of_process or not is_work:
                 continue
             try:
                 # The file is read to its end first, as an error in the middle would damage the archive.
@@ -158,6 +158,7 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
         # Such as "runs/" and the id of a run, or "experiments/" and the name of a file.
         part = entry.name + name.removeprefix(entry.name).partition("/")[0]
         parts.setdefault(part, []).append(member)
+        # Even a small file takes a block of the disk.
         size += max(member.file_size, BLOCK)
     if size > free:
         raise InputError(

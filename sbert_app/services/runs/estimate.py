@@ -74,6 +74,7 @@ class RunEstimate:
         if self.rows is None:
             return None
         batches = []
+        # The estimate of a single part has no parts of its own.
         for rows in self.rows_of_parts or (self.rows,):
             batches.append(math.ceil(rows / config.batch_size))
         return config.total_steps(sum(config.steps_of_parts(batches)))
@@ -244,7 +245,7 @@ def _transformed(
 ) -> tuple[str, Dataset | None]:
     """The form of a set, and its rows for the objective without held-out ones.
 
-    Raises InputError if they do not fit it.
+    Raises InputError if the objective cannot learn from rows of this form.
     """
     form, data = _open(name, home, "train")
     part.facts.rows.check(str(name), form, part.facts.name)

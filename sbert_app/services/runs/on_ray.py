@@ -127,7 +127,11 @@ class RemoteRun:
         return {}, self._outcome.result()
 
     def _change(self, path: Path) -> tuple[int, bytes] | None:
-        """The change of a file or folder; None if there is none, or the trainer is just replacing the folder."""
+        """The change of a file or folder since the last call: a position and bytes.
+
+        The bytes continue a file at the position; at 0 they are the whole file, or a ZIP archive of
+        the folder. None if nothing has changed, or the trainer is just replacing the folder.
+        """
         sent_version, sent_size = self._sent.get(path.name, (0, 0))
         with suppress(FileNotFoundError):
             if path.is_dir():
@@ -215,12 +219,12 @@ def _submit(
                         return RunResult(run.id, State.STOPPED, step, seconds=0.0, path=path)
                 changes, result = ray.get(answer)
                 has_begun = True
-                # The checkpoint is written last (`FILES`).
+                # The checkpoint, the first of `FILES`, is written last, as it refers to the others.
                 for name, (start, content) in reversed(changes.items()):
                     _write(run.folder / name, start, content)
                 for event in store.events(run.id, num_reported):
                     on_event(event)
-                # A resumed run may have withdrawn events, so that the number is not just increased.
+                # Counted anew, as a resumed run may have withdrawn events.
                 num_reported = len(store.events(run.id))
                 if result is None:
                     answer = actor.poll.remote(requested_end())
@@ -230,6 +234,7 @@ def _submit(
             # An actor that has not sent a result must not go on with the run.
             if result is None:
                 ray.kill(actor)
+    # A finished run has removed its checkpoint on the node, which is not among the changes.
     if result.status == State.FINISHED:
         shutil.rmtree(run.folder / "checkpoint", ignore_errors=True)
     if result.path is None:
@@ -239,9 +244,10 @@ def _submit(
 
 
 def _write(path: Path, start: int, content: bytes) -> None:
-    """Writes a change of a file or folder of `FILES`.
+    """Writes a change of a file or folder of `FILES`, as `RemoteRun.poll` returns it.
 
-    The log of the actor is appended to the log of this process.
+    With a ``start`` above 0, ``content`` is appended to the file. The log of the actor is always
+    appended, to the log of this process.
     """
     # Of `FILES`, only the folders have names without an ending.
     is_folder = not path.suffix
@@ -261,7 +267,11 @@ def _note(folder: Path, line: str) -> None:
 
 
 def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
-    """A run whose config names files of an archive, and this archive of its folder and of local files and models."""
+    """The run with a config that names files of an archive, and the archive.
+
+    The archive has the files of the run's folder (`FILES`, without the log), and the local files
+    and models that the config names.
+    """
     # The names in the archive, by path.
     packed: dict[Path, str] = {}
     for name in FILES:
@@ -313,7 +323,7 @@ def _renamed(
 def _pack(paths: Mapping[Path, str]) -> bytes:
     """A ZIP archive of files and folders under other names. Links are followed."""
     buffer = io.BytesIO()
-    # A ZIP file has no dates before 1980, which a strict one would refuse.
+    # A ZIP file cannot store dates before 1980. With strict timestamps, such a file is an error.
     with ZipFile(buffer, "w", strict_timestamps=False) as archive:
         for path, name in paths.items():
             if path.is_file():

@@ -228,9 +228,11 @@ class EventReader:
         try:
             with self._path.open("rb") as file:
                 status = fstat(file.fileno())
+                # A resumed run that has withdrawn events has written a new file, or a shorter one.
                 if status.st_ino != self._inode or status.st_size < self._position:
                     self._restart(status.st_ino)
                 file.seek(self._position)
+                # What follows the last line break is a line that is still being written.
                 complete, newline, _ = file.read().rpartition(b"\n")
         except FileNotFoundError:
             # 0 is the inode of no file.

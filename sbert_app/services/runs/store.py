@@ -108,7 +108,7 @@ class RunStore:
         # A run is usable without its name.
         with suppress(OSError):
             name = (folder / "name.txt").read_bytes().decode(errors="replace") or first_name
-        # Labels of models say the new name.
+        # The labels of models look up the names of renamed runs.
         if name != first_name:
             RENAMED_RUNS[run_id] = name
         else:
@@ -161,7 +161,8 @@ class RunStore:
             ids = newest_first(folder for folder in folders if not folder.name.startswith("."))
             # Deleted runs are dropped.
             self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
-            # Within the resolution of the time, another run may be created after this reading.
+            # File systems round the modification time, so a run that is created right after this
+            # reading may not change it. The list is kept only if the last change is older.
             is_settled = time.time() - changed > 1
             self._order = (changed if is_settled else None, ids)
         return ids
@@ -337,7 +338,7 @@ class RunStore:
         Raises RunBusyError if another worker has it.
         """
         folder = self._run_folder(run_id)
-        # Inside the block the run is executed, and `lease` takes the other lock.
+        # Not the file ``lock``, which `lease` locks when the run is executed inside the block.
         message = f"run {run_id} is taken by another worker"
         with self._lock(folder, message, timeout=0, name="worker"):
             yield
@@ -386,6 +387,7 @@ class RunStore:
             )
             record.write(folder)
             try:
+                # This space is freed at the end, so that the end can be recorded on a full disk.
                 (folder / "reserve").write_bytes(bytes(RESERVED_BYTES))
                 yield lease
             except BaseException as error:
@@ -427,6 +429,7 @@ class RunStore:
         Raises RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds.
         """
         try:
+            # Another thread than the one that took the lock may release it.
             file_lock = FileLock(folder / name, thread_local=False)
             lock = file_lock.acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
@@ -436,7 +439,7 @@ class RunStore:
             # again.
             if not os.path.lexists(folder / "run.json"):
                 shutil.rmtree(folder, ignore_errors=True)
-            # Raises RunNotFoundError then.
+            # Raises RunNotFoundError if the run was deleted.
             self._run_folder(folder.name)
             yield
 
