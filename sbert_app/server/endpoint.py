@@ -46,7 +46,7 @@ Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 class Body(BaseModel):
     """The body of a request. null means the default of a field; unknown fields are refused by name."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

@@ -83,19 +83,22 @@ Pooling = Annotated[
 
 class CompareBody(Body):
     model_config = example(sentence_a="A cat sleeps.", sentence_b="A kitten is asleep.")
-    sentence_a: Sentence
-    """The first sentence."""
-    sentence_b: Sentence
-    """The second sentence."""
+    sentence_a: Sentence = Field(description="The first sentence.")
+    sentence_b: Sentence = Field(description="The second sentence.")
     model: EncoderName = DEFAULT_MODEL
     pooling: Pooling = None
-    cross_encoder: Name = DEFAULT_CROSS_ENCODER
-    """A cross-encoder's name, or "none"."""
-    words: bool = False
-    """Also how both scores change without each word."""
-    second: Name = ""
-    """Another model, whose answer is "second": a bi-encoder, or late interaction (maxsim:NAME, a ColBERT) or a SPLADE,
-    with the tokens whose shares add up to the score."""
+    cross_encoder: Name = Field(
+        DEFAULT_CROSS_ENCODER, description='A cross-encoder\'s name, or "none".'
+    )
+    words: bool = Field(False, description="Also how both scores change without each word.")
+    second: Name = Field(
+        "",
+        description=(
+            'Another model, whose answer is "second": a bi-encoder, or late interaction '
+            "(maxsim:NAME, a ColBERT) or a SPLADE, with the tokens whose shares add up to the "
+            "score."
+        ),
+    )
 
 
 def compare(call: Call, body: CompareBody) -> Compared:
@@ -122,12 +125,15 @@ def compare(call: Call, body: CompareBody) -> Compared:
 
 class EncodeBody(Body):
     model_config = example(sentences=["A cat sleeps.", "A kitten is asleep."])
-    sentences: Sentences
-    """The sentences."""
+    sentences: Sentences = Field(description="The sentences.")
     model: EncoderName = DEFAULT_MODEL
     pooling: Pooling = None
-    normalize: bool = True
-    """Whether each vector is scaled to length 1, so that the dot product is the cosine."""
+    normalize: bool = Field(
+        True,
+        description=(
+            "Whether each vector is scaled to length 1, so that the dot product is the cosine."
+        ),
+    )
 
 
 def encode(call: Call, body: EncodeBody) -> Encoded:
@@ -147,21 +153,41 @@ def encode(call: Call, body: EncodeBody) -> Encoded:
 
 class EvaluateBody(Body):
     model_config = example(data="stsb:dev")
-    data: Name = "stsb:test"
-    """stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the command line. Retrieval (nDCG, MRR,
-    recall, MAP): nanobeir:SciFact, …, or beir: before a set of pairs."""
-    model: EncoderName = DEFAULT_MODEL
-    """A bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb. For retrieval also bm25, NAME+bm25 and
-    NAME?rerank=CROSS_ENCODER."""
+    data: Name = Field(
+        "stsb:test",
+        description=(
+            "stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the "
+            "command line. Retrieval (nDCG, MRR, recall, MAP): nanobeir:SciFact, …, or beir: "
+            "before a set of pairs."
+        ),
+    )
+    model: EncoderName = Field(
+        DEFAULT_MODEL,
+        description=(
+            "A bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb. For retrieval "
+            "also bm25, NAME+bm25 and NAME?rerank=CROSS_ENCODER."
+        ),
+    )
     pooling: Pooling = None
-    threshold: Name = ""
-    """best-f1, precision=0.95 or a number, several with commas: what it does to pairs it was not chosen on, in place of
-    the correlations."""
-    match_from: float | None = Field(None, ge=0.01, le=5)
-    """With a threshold, the gold score (0 to 5) from which a pair counts as a match; 4 by default. For retrieval, the
-    grade from which a document is relevant."""
-    keep_unknown: bool = False
-    """Whether pairs are included that have a text of unknown tokens only."""
+    threshold: Name = Field(
+        "",
+        description=(
+            "best-f1, precision=0.95 or a number, several with commas: what it does to pairs it "
+            "was not chosen on, in place of the correlations."
+        ),
+    )
+    match_from: float | None = Field(
+        None,
+        ge=0.01,
+        le=5,
+        description=(
+            "With a threshold, the gold score (0 to 5) from which a pair counts as a match; 4 by "
+            "default. For retrieval, the grade from which a document is relevant."
+        ),
+    )
+    keep_unknown: bool = Field(
+        False, description="Whether pairs are included that have a text of unknown tokens only."
+    )
 
 
 def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
@@ -198,14 +224,31 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
 class ThresholdBody(Body):
     model_config = example(model=DEFAULT_MODEL, was="tfidf@0.5", data="stsb:dev")
     model: EncoderName = DEFAULT_MODEL
-    data: Name = EXAMPLE
-    """Pairs with labels or gold scores: stsb:dev, … or hf:org/name:config:split on the Hub."""
-    was: Name = ""
-    """The model before and its threshold, such as all-mpnet-base-v2@0.82: what does it become under this model?"""
-    precision: float = Field(0.95, gt=0, lt=1)
-    """The minimum share of matches among the pairs above the threshold."""
-    match_from: float = Field(POSITIVE_FROM, ge=0.01, le=5)
-    """The gold score (0 to 5) from which a pair counts as a match."""
+    data: Name = Field(
+        EXAMPLE,
+        description=(
+            "Pairs with labels or gold scores: stsb:dev, … or hf:org/name:config:split on the Hub."
+        ),
+    )
+    was: Name = Field(
+        "",
+        description=(
+            "The model before and its threshold, such as all-mpnet-base-v2@0.82: what does it "
+            "become under this model?"
+        ),
+    )
+    precision: float = Field(
+        0.95,
+        gt=0,
+        lt=1,
+        description="The minimum share of matches among the pairs above the threshold.",
+    )
+    match_from: float = Field(
+        POSITIVE_FROM,
+        ge=0.01,
+        le=5,
+        description="The gold score (0 to 5) from which a pair counts as a match.",
+    )
 
 
 def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
@@ -225,24 +268,42 @@ def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
 
 class ScoreFileBody(Body):
     model_config = example(file={"path": "(the path that POST /gradio_api/upload has answered)"})
-    file: gr.FileData
-    """An uploaded CSV, TSV, JSON Lines or Parquet file, or a workbook."""
-    columns: Name = ""
-    """"first,second" or "first,second,gold"; empty = detected by name (sentence1, sentence2, score)."""
+    file: gr.FileData = Field(
+        description="An uploaded CSV, TSV, JSON Lines or Parquet file, or a workbook."
+    )
+    columns: Name = Field(
+        "",
+        description=(
+            '"first,second" or "first,second,gold"; empty = detected by name (sentence1, '
+            "sentence2, score)."
+        ),
+    )
     model: EncoderName = DEFAULT_MODEL
     pooling: Pooling = None
-    cross_encoder: Name = "none"
-    """A cross-encoder's name, or "none"."""
-    format: Literal["csv", "tsv", "jsonl", "parquet", "xlsx"] = "csv"
-    """The format of the scored file."""
-    encoding: Name = ""
-    """The encoding of a text file: windows-1251, shift_jis, …; empty = detected."""
-    threshold: Name = ""
-    """Adds a column match: 0.8, best-f1, precision=0.95; the last two need gold scores or labels."""
-    keep_unknown: bool = False
-    """Also score texts that consist only of unknown tokens."""
-    read_as: Name = ""
-    """The scale of the scores or the values of the labels: 1-7, or similar:1,different:0; empty = detected."""
+    cross_encoder: Name = Field("none", description='A cross-encoder\'s name, or "none".')
+    format: Literal["csv", "tsv", "jsonl", "parquet", "xlsx"] = Field(
+        "csv", description="The format of the scored file."
+    )
+    encoding: Name = Field(
+        "", description="The encoding of a text file: windows-1251, shift_jis, …; empty = detected."
+    )
+    threshold: Name = Field(
+        "",
+        description=(
+            "Adds a column match: 0.8, best-f1, precision=0.95; the last two need gold scores or "
+            "labels."
+        ),
+    )
+    keep_unknown: bool = Field(
+        False, description="Also score texts that consist only of unknown tokens."
+    )
+    read_as: Name = Field(
+        "",
+        description=(
+            "The scale of the scores or the values of the labels: 1-7, or similar:1,different:0; "
+            "empty = detected."
+        ),
+    )
 
 
 SCORED_FILE = TypeAdapter(ScoredFile)
@@ -354,13 +415,18 @@ def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid
 
 class RunBody(Body):
     model_config = example(run_id="(the id that start_run has answered)")
-    run_id: Name
-    """The id that start_run returned."""
+    run_id: Name = Field(description="The id that start_run returned.")
 
 
 class RunStatusBody(RunBody):
-    since: int = Field(0, ge=0, le=2**53)
-    """The number of events that the caller already has ("events_seen" of the last answer)."""
+    since: int = Field(
+        0,
+        ge=0,
+        le=2**53,
+        description=(
+            'The number of events that the caller already has ("events_seen" of the last answer).'
+        ),
+    )
 
 
 def run_status(call: Call, body: RunStatusBody) -> RunStatus:
@@ -379,10 +445,10 @@ def stop_run(call: Call, body: RunBody) -> RunState:
 
 class ListRunsBody(Body):
     model_config = example(limit=50)
-    limit: int = Field(50, ge=1, le=1_000)
-    """The maximum number of runs."""
-    cursor: Name = ""
-    """The id of the last run of the previous page; empty for the first page."""
+    limit: int = Field(50, ge=1, le=1_000, description="The maximum number of runs.")
+    cursor: Name = Field(
+        "", description="The id of the last run of the previous page; empty for the first page."
+    )
 
 
 def list_runs(call: Call, body: ListRunsBody) -> list[RunState]:
@@ -403,18 +469,18 @@ class ProjectBody(Body):
         ],
         neighbours=3,
     )
-    sentences: Sentences
-    """The sentences; at least 5 different ones."""
+    sentences: Sentences = Field(description="The sentences; at least 5 different ones.")
     model: EncoderName = DEFAULT_MODEL
     pooling: Pooling = None
-    dimensions: int = Field(2, ge=2, le=3)
-    """2 or 3."""
-    neighbours: int = Field(15, ge=2, le=200)
-    """The neighbours of each point: a few show detail, many show the whole."""
-    min_dist: float = Field(0.1, ge=0, le=0.99)
-    """How close points may lie."""
-    seed: int = Field(0, ge=0, le=2**31 - 1)
-    """The same seed gives the same map."""
+    dimensions: int = Field(2, ge=2, le=3, description="2 or 3.")
+    neighbours: int = Field(
+        15,
+        ge=2,
+        le=200,
+        description="The neighbours of each point: a few show detail, many show the whole.",
+    )
+    min_dist: float = Field(0.1, ge=0, le=0.99, description="How close points may lie.")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="The same seed gives the same map.")
 
 
 def project(call: Call, body: ProjectBody) -> Projection:
@@ -442,20 +508,27 @@ def project(call: Call, body: ProjectBody) -> Projection:
 
 class SearchBody(Body):
     model_config = example(query="cooking", data="stsb:dev", k=3)
-    query: Sentence
-    """A sentence, a question, a few words."""
-    data: Name = "stsb:dev"
-    """A data set whose sentences are searched: stsb:dev, sts16, snli:test, …"""
-    sentences: Sentences | None = None
-    """Up to 10,000 sentences to search instead of a data set."""
+    query: Sentence = Field(description="A sentence, a question, a few words.")
+    data: Name = Field(
+        "stsb:dev",
+        description="A data set whose sentences are searched: stsb:dev, sts16, snli:test, …",
+    )
+    sentences: Sentences | None = Field(
+        None, description="Up to 10,000 sentences to search instead of a data set."
+    )
     model: EncoderName = DEFAULT_MODEL
     pooling: Pooling = None
-    k: int = Field(10, ge=1, le=MAX_K)
-    """The maximum number of hits."""
-    cross_encoder: Name = "none"
-    """A cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none"."""
-    keep_unknown: bool = False
-    """Whether sentences of unknown tokens only can be hits."""
+    k: int = Field(10, ge=1, le=MAX_K, description="The maximum number of hits.")
+    cross_encoder: Name = Field(
+        "none",
+        description=(
+            "A cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "
+            '"none".'
+        ),
+    )
+    keep_unknown: bool = Field(
+        False, description="Whether sentences of unknown tokens only can be hits."
+    )
 
 
 def search(call: Call, body: SearchBody) -> SearchHits:

@@ -80,18 +80,29 @@ Document = Annotated[
 
 class EmbeddingsBody(Body):
     model_config = example(model="all-MiniLM-L6-v2", input=["A cat sleeps.", "A kitten is asleep."])
-    model: Name
-    """A name of /v1/models, a model of the Hub, run:<id>; :mean, :max or :cls after it choose the pooling."""
-    input: Texts
-    """A text, or up to 2,048 of them."""
-    encoding_format: Literal["float", "base64"] = "float"
-    """Numbers, or little-endian float32 in base64."""
-    dimensions: int | None = Field(None, ge=1, strict=True)
-    """The number of components that are kept, and scaled to length 1."""
-    input_type: Name | None = None
-    """query or document for the prompts in the model's folder, or the name of a prompt."""
-    user: str | None = None
-    """Ignored."""
+    model: Name = Field(
+        description=(
+            "A name of /v1/models, a model of the Hub, run:<id>; :mean, :max or :cls after it "
+            "choose the pooling."
+        )
+    )
+    input: Texts = Field(description="A text, or up to 2,048 of them.")
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="Numbers, or little-endian float32 in base64."
+    )
+    dimensions: int | None = Field(
+        None,
+        ge=1,
+        strict=True,
+        description="The number of components that are kept, and scaled to length 1.",
+    )
+    input_type: Name | None = Field(
+        None,
+        description=(
+            "query or document for the prompts in the model's folder, or the name of a prompt."
+        ),
+    )
+    user: str | None = Field(None, description="Ignored.")
 
 
 class Embedding(BaseModel):
@@ -115,15 +126,18 @@ class RerankBody(Body):
         query="a sleeping cat",
         documents=["Prices rose.", "A kitten is asleep."],
     )
-    model: Name
-    """A cross-encoder, whose scores are returned, or a bi-encoder, whose cosines are."""
+    model: Name = Field(
+        description=(
+            "A cross-encoder, whose scores are returned, or a bi-encoder, whose cosines are."
+        )
+    )
     query: Sentence
     documents: Annotated[
         list[Document], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)
-    ]
-    """Texts, or objects with a text."""
-    top_n: int | None = Field(None, ge=1)
-    """The number of documents that are returned, best first."""
+    ] = Field(description="Texts, or objects with a text.")
+    top_n: int | None = Field(
+        None, ge=1, description="The number of documents that are returned, best first."
+    )
     return_documents: bool = False
 
 
