@@ -64,12 +64,13 @@ class AtomicFile:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside ``path``. The file there is renamed after the block, or removed on an error."""
+    """Yields a temporary path. The file there is renamed to ``path`` after the block, or removed on an error."""
     file = AtomicFile(path)
     try:
         yield file.temporary
         file.commit()
     finally:
+        # After `commit` there is nothing to remove.
         file.discard()
 
 

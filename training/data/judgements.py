@@ -94,6 +94,7 @@ def judge(
 
     valid = []
     missing = set()
+    # Words in place of a judgement, such as "maybe".
     unclear: Counter[str] = Counter()
     for at, judgements in enumerate(by_row):
         valid.append(list(filterfalse(gold.is_missing, judgements)))
@@ -195,7 +196,10 @@ def _why_missing(gold: GoldColumn, words: Counter[str]) -> str:
 def _groups(
     reading: TableReading, pairs: Sequence[tuple[str, ...]], unused: Collection[int]
 ) -> list[list[int]]:
-    """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not."""
+    """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not.
+
+    Rows are of raters if the table has a column of raters, or if most pairs have several rows.
+    """
     by_pair: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairs):
         if at not in unused:

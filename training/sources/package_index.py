@@ -150,6 +150,7 @@ def _fill(bundle: Bundle, fresh: Path) -> None:
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
         stopped = threading.Event()
         folder = Path(scratch)
+        # ``bundle.inside`` is the folder in the archive. Its first part names the model or the data.
         title = bundle.inside.partition("/")[0]
         work = partial(_archive, bundle, folder, stopped)
         archive = progress.watch(title, folder, bundle.megabytes, work, stop=stopped.set)

@@ -106,7 +106,8 @@ class PairColumns:
     def names(self) -> tuple[str, ...]:
         """The columns as a user would name them: the sentences and, last, the judgement or "-"."""
         sentences = (self.sentence1, self.sentence2)
-        # Without a third name, the columns of raters are found by their own names.
+        # A third name would be read as the only judgement. Without one, the columns of raters are
+        # found again.
         if self.ratings:
             return sentences
         return (*sentences, self.score or self.label or self.negative or "-")
@@ -202,7 +203,8 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
         if count > most and widths[at] > max(widths[:at], default=0):
             header = at
             most = count
-    # Titles of groups of columns may be usual names too.
+    # If a row above has as many usual names, the first row is the header. A row with fewer may hold
+    # titles of groups of columns.
     most_above = max(name_counts[:header], default=0)
     are_titles_above = most_above == 0 or name_counts[header] > most_above
     if are_titles_above and not looks_like_data(rows[header]):
@@ -219,6 +221,7 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
     first = rows[above]
     below = [row for row in rows[above + 1 :] if row]
     if _has_row_names(first, below):
+        # The column of the numbers of rows has no name in the header.
         first = ["", *first]
     if len(first) > MOST_COLUMNS:
         raise InputError(

@@ -52,7 +52,11 @@ class ListsTable(OpenedTable):
         parallel: tuple[str, ...] = (),
         are_texts: bool = False,
     ) -> OpenedTable:
-        """A table with other columns in place of ``lists``; the table itself if their names are not unique."""
+        """A table with other columns in place of ``lists``; the table itself if two columns would have one name.
+
+        ``lists``, ``parallel`` and ``are_texts`` are the attributes of the class, ``remark`` a
+        sentence for the user.
+        """
         columns: list[str] = []
         for name in table.columns:
             columns += lists.get(name, (name,))
@@ -135,6 +139,7 @@ class ListsTable(OpenedTable):
         if name not in self.lists:
             return [(cell,)]
         width = len(self.lists[name])
+        # A text that holds two sentences is split (``are_texts``), in place of a list.
         items = _lines(cell) if self.are_texts else list(map(_text, _items(cell)))
         if width == 1:
             # A row with an empty list stays a row, without a text.

@@ -171,6 +171,7 @@ def _format(path: Path) -> Format:
             # An empty file is opened as CSV, which raises the error for empty files.
             if head:
                 raise ForeignFileError(f"{path.name} is named {suffix}, but it is not one.")
+    # Any other file is opened as CSV.
     return FORMATS[0]
 
 

@@ -174,6 +174,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     if control > MOST_CONTROL:
         raise ForeignFileError(f"{path.name} is not a text file.")
     text, broken_at = _read_through(path, announced or "utf-8")
+    # Text mode on Windows writes CR CR LF for CR LF.
     text = replace(text, doubled_ends=b"\r\r\n" in head)
     if encoding:
         return replace(text, is_named=True, damaged=broken_at is not None)
