@@ -198,11 +198,11 @@ class Dataset:
 
         Args:
             encoding: the encoding of its text, such as windows-1251; None to find out.
-            columns: the column of sentences, the two of pairs, or the three of triplets and of
-                scored or labelled pairs: "left,right,gold", "left,right,-" for pairs without a
-                judgement; None to go by the evidence.
+            columns: the names of the columns, separated by commas: one of sentences, two of pairs,
+                or three, of triplets or of pairs and their judgement ("left,right,gold";
+                "left,right,-" says that there is no judgement). None to go by the evidence.
             split: the split to read, of a file that has a column of splits; None for all rows.
-            scale: the lowest and the highest gold score: "1-7"; None to find out.
+            scale: the scores of the least and of the most similar pairs: "1-7"; None to find out.
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
             raters: the raters that count, of a file with a column of raters or a column for each:
                 "r1,r2"; None for all.
@@ -350,7 +350,7 @@ def as_dataset(data: Data, name: str) -> Dataset:
     """Makes a `Dataset` of rows, columns, a DataFrame or a set of the datasets library. InputError for other data."""
     if isinstance(data, Dataset):
         return data
-    # By the names of the types, as pandas need not be installed.
+    # Types are told by their names, as pandas need not be installed.
     makers: dict[str, Callable[..., Dataset]] = {
         "DataFrame": Dataset.from_pandas,
         "list": Dataset.from_list,
@@ -383,6 +383,8 @@ def join(parts: Sequence[Dataset]) -> Dataset:
                 f"{', '.join(other.label_names)}"
             )
     columns = zip(*(part.columns for part in parts), strict=True)
+    # The question that the columns of a part leave open is asked for all parts.
+    question = next((part.question for part in parts if part.question), "")
     scores: list[float] = []
     labels: list[int] = []
     rows: list[int] = []
@@ -401,7 +403,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         source="; ".join(dict.fromkeys(part.source for part in parts)),
         notes=tuple(notes),
         rows=rows,
-        question=next((part.question for part in parts if part.question), ""),
+        question=question,
     )
 
 
@@ -522,10 +524,11 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
     joined = {row + 1: [other + 1 for other in others] for row, others in judged.joined.items()}
     data = replace(data, joined=joined).with_note(*notes, *judged.notes)
     if gold.kind == NUMBER:
-        # `gold.gold` moves the numbers from the scale of the column to 0–5.
+        # `gold.gold` stretches the scale of the column to 0–5.
         return replace(data, scores=gold.gold(np.array(values)).tolist())
     names = gold.label_names(values)
     index_of = {name: index for index, name in enumerate(names)}
+    # ``unclear_as_no`` is offered to a user who wants to count words such as "maybe" as no match.
     return replace(
         data,
         labels=[index_of[value] for value in values],

@@ -193,7 +193,8 @@ class GoldColumn:
 
     Attributes:
         kind: `NUMBER` for scores, `ENTAILMENT` for labels of inference, `LABEL` for other labels.
-        scale: the lowest and the highest score; None for labels, and for scores on no usual scale.
+        scale: the scores of the least and of the most similar pairs, such as (0, 5) or (4, 1); None
+            for labels, and for scores on no usual scale.
         values: the values of words by their text; None if the cells are numbers.
         names: the names of labels by their text.
         missing: the texts that stand for a missing score or label.
@@ -237,8 +238,8 @@ class GoldColumn:
             scale = scale or scale_in_name[1]
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
-        # Such as "different" or "is_different". The name 0 says nothing, although `side_of` takes it
-        # for the opposite of a match.
+        # Names such as "different" and "is_different" mean the opposite of a match. The name 0 says
+        # nothing, although `side_of` takes it for the opposite too.
         is_contrary = side_of(role.removeprefix("is")) is False and parse_number(role) is None
         if is_contrary or role.endswith(DISTANCES):
             raise InputError(
@@ -246,7 +247,7 @@ class GoldColumn:
             )
         ends = parse_scale(scale) if scale else None
         if top := _top_of_shares(texts):
-            # A scale that the user has named comes first.
+            # A scale that the user or the name of the column states comes first.
             ends = ends or (0.0, top)
             return cls(
                 name, scale=ends, read_as=f"shares as scores {_in_words(*ends)}", are_shares=True
@@ -498,6 +499,7 @@ class GoldColumn:
                 bad[row] = f"column {self.name}: {quoted(cell)} is none of {', '.join(self.values)}"
             elif value is None:
                 bad[row] = bad_number(self.name, cell)
+            # A scale such as 4-1 begins with its highest number.
             elif self.scale and not min(self.scale) <= value <= max(self.scale):
                 ends = f"{self.scale[0]:g} to {self.scale[1]:g}"
                 bad[row] = f"column {self.name}: {quoted(cell)} is not in {ends}"
@@ -530,6 +532,7 @@ class GoldColumn:
             low, high = self.scale
             matches = self.gold(values) >= POSITIVE_FROM
             bound = low + POSITIVE_FROM / TOP_SCORE * (high - low)
+            # On a scale such as 4-1, low numbers are matches.
             end = "least" if low < high else "most"
             meaning = f"a gold score of at {end} {bound:g} (of {high:g}) is a match"
         else:

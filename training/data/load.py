@@ -369,6 +369,7 @@ def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
     """A folder in BEIR's layout. Without a ``split`` its first one of `SPLITS` is read, or else any."""
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if not split:
+        # If there are no splits at all, the error below names the first usual one.
         split = next((usual for usual in (*SPLITS, *splits) if usual in splits), SPLITS[0])
     if split not in splits:
         others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"

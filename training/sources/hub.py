@@ -243,7 +243,7 @@ def push_folder(
     token = token.strip()
     if not is_repo_id(repo) or "/" not in repo:
         raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
-    # Other characters cannot be in a header of HTTP, and the client's error would contain the token.
+    # A header of HTTP can only hold printable ASCII. The client's error would contain the token.
     is_readable = token.isascii() and token.isprintable()
     if not token or not is_readable:
         raise InputError(

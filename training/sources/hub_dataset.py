@@ -98,6 +98,7 @@ def read_dataset(
             f"data {name!r} is no name of the Hub; write hf:org/name, hf:org/name:config:split"
         )
     located = _locate(repo_id, home)
+    # ``rest`` are the selectors after the configuration: the split, or nothing.
     if located is None:
         builder, rest = _cached_builder(repo_id, selectors)
         source = "Hub cache"

@@ -282,6 +282,7 @@ def _delimiter(head: str, suffix: str) -> str:
 
     best = max(DELIMITERS, key=merit)
     names, regular, _ = merit(best)
+    # Without usual names in the header, at least half of the records must have one width.
     return best if names or regular >= 0.5 else NO_DELIMITER
 
 

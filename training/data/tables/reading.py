@@ -558,12 +558,14 @@ class _Reader:
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
             return
         likely = list(filter(self._is_likely, self._free(JUDGEMENTS)))
+        # If the first named column is constant, another one may be the judgement.
         if named:
             self._doubt_constant(named, likely)
         if candidates := named or likely:
             self.roles[candidates[0]] = (self._kind_of_judgement(candidates[0]), "")
             return
-        # Columns whose cells are judgements, and columns whose few values may be.
+        # The cells of some columns are judgements. The few values of others may be judgements in
+        # unknown words.
         by_cells = list(filter(self._is_by_cells, rest))
         possible = list(filter(self._is_possible, rest))
         if len(by_cells) == 1:
@@ -674,6 +676,7 @@ class _Reader:
                 continue
             if key in STATUS_COLUMNS or key.endswith("status"):
                 self.roles[column] = (STATUS, "")
+            # Judging words are not the ids of raters.
             elif key in RATER_COLUMNS and cells.kind != "judging words":
                 self.roles[column] = (RATER, "")
             elif key in ID_COLUMNS or cells.kind == "ids":

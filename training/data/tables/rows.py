@@ -225,7 +225,7 @@ def gather(
             continue
         if len(fields) != width:
             fields, fault = _fit(fields, fault, width)
-        # The empty records before this one are between others, so they are rows.
+        # The empty records before this one are not at the end, so they are rows.
         for row, note, characters in chain(
             repeat(empty_row, empty_rows), [(fields, fault, length)]
         ):

@@ -107,6 +107,7 @@ def open_table(
     .txt file has a sentence a line, commas and all, not columns.
     """
     path = Path(path)
+    # Taken before the file is read, so that every later change is noticed.
     version = file_version(path)
     try:
         if not path.exists():
