@@ -413,6 +413,7 @@ class DataName:
     def label(self) -> str:
         """The name in words, such as "STSb dev"; a path without its folders, and a set without the word test."""
         data_set = self.built_in
+        # An unknown split is shown as it was typed.
         if data_set is None or self.split not in ("", *data_set.splits):
             is_path = "/" in self.name or "\\" in self.name
             return PurePath(self.name).name if is_path else self.name

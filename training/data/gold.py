@@ -493,6 +493,7 @@ class GoldColumn:
             if self.values is not None:
                 value = self.values.get(text)
             else:
+                # Of "4/5", the 4 is read, as `of` has taken the 5 for the highest score.
                 share = _SHARE.fullmatch(text) if self.are_shares else None
                 value = _score(share[1] if share else cell)
             if value is None and self.values is not None:

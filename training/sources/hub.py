@@ -150,7 +150,10 @@ def repo_info(repo: Repo) -> Any:
 
 
 def read_file(repo: Repo, name: str, revision: str) -> str:
-    """Reads a small text file of a repository. Errors as in `repo_info`."""
+    """Reads a small text file of a repository. Errors as in `repo_info`.
+
+    The ``revision`` comes from `repo_info`, which has checked that the Hub can be reached.
+    """
     with _translated_errors(repo):
         file = huggingface_hub.hf_hub_download(
             repo.id,

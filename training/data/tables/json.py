@@ -284,6 +284,7 @@ def _array_values(
     """
     decode = json.JSONDecoder().raw_decode
     buffer = file.read(PIECE)
+    # Where the first object or the first element begins. `_layout` has seen the brace or bracket.
     at = buffer.index("{") if closing else buffer.index("[") + 1
     row = 0
     while True:
