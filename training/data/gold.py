@@ -355,7 +355,7 @@ class GoldColumn:
     ) -> GoldColumn:
         """Labels of inference: ``names`` maps the text of a cell to entailment, neutral or contradiction.
 
-        ``is_numbered``: the texts are 0, 1 and 2, which may also be scores.
+        With ``is_numbered`` the texts are numbers from 0 to 2, which may also be scores.
         """
         meaning = "entailment is a match, neutral and contradiction are not"
         read_as = meaning

@@ -81,7 +81,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
     try:
         # transformers downloads no more than it needs. Its snapshots may lack other files, such as
-        # the pooling's.
+        # the pooling's, so the listing of the repository says which files there are.
         tree = huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)
         names = pick([file.path for file in tree])
         return _snapshot(repo, names, local_files_only=True)
@@ -105,7 +105,7 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
     except errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError("not there") from error
     try:
-        # All files are there already. ``pick`` raises InputError if they do not suffice.
+        # Called only for its InputError, if the files in the snapshot do not suffice.
         pick(names_in(snapshot))
     except InputError as error:
         raise FileNotFoundError("incomplete") from error

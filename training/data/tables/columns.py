@@ -177,6 +177,7 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
         if name and name not in unique:
             unique.append(name)
             continue
+        # The new name must also differ from the names that follow.
         unique.append(free_name(name or f"column_{position}", [*unique, *stripped]))
         problem = "has no name"
         if name:
@@ -228,12 +229,13 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
             f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences."
         )
 
-    # Below the names, Qualtrics writes the questions and then the ids.
+    # Qualtrics writes the names into the first row, then the questions and then the ids.
     for at, row in enumerate(rows):
         if row and all(cell.startswith(_IMPORT_ID) for cell in row):
             columns, remarks = unique_names(rows[0])
             remarks.append(f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out.")
             return columns, at + 1, remarks
+    # The second header of SurveyMonkey begins with an empty cell.
     second_row = below[0] if below else [""]
     if not second_row[0] and not _SURVEY_CELLS.isdisjoint(second_row):
         columns, remarks = unique_names(first)

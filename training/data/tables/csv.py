@@ -130,7 +130,7 @@ class DelimitedTable(TextTable):
                     reader = self._csv_reader(feed())
                 if character_notes and (remark := suspicion(record_lines, character_notes)):
                     notes.append(remark)
-                # A line of invisible characters is an empty row.
+                # Where each line is a sentence, a line of invisible characters is an empty row.
                 if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []
                 yield record, "; ".join(notes) or None, sum(map(len, record_lines))

@@ -256,6 +256,7 @@ def _guess(text: TextFile) -> TextFile:
                 size += len(line)
             if size > SAMPLE:
                 break
+    # A byte order mark, or a majority of valid lines, shows that the file is UTF-8.
     if text.encoding == "utf-8-sig" or good >= len(bad):
         return replace(text, damaged=True)
     encoding = guess_encoding(b"".join(bad))
