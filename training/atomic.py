@@ -181,6 +181,7 @@ def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
         else:
             fresh.rename(folder)
     finally:
+        # After the block has succeeded, there is no folder at this path.
         shutil.rmtree(fresh, ignore_errors=True)
 
 
@@ -230,6 +231,7 @@ def _exchange(folder: Path, fresh: Path) -> None:
 
 def _is_running(process: int) -> bool:
     """Tells whether this machine has a process with this id; True if it cannot be determined."""
+    # On Windows, `os.kill` cannot check whether a process exists.
     if os.name == "posix":
         try:
             # Signal 0 only checks whether the process exists.
