@@ -64,12 +64,13 @@ class AtomicFile:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside ``path``. The file there is renamed after the block, or removed on an error."""
+    """Yields a temporary path. The file there is renamed to ``path`` after the block, or removed on an error."""
     file = AtomicFile(path)
     try:
         yield file.temporary
         file.commit()
     finally:
+        # After `commit` there is nothing to remove.
         file.discard()
 
 
@@ -180,6 +181,7 @@ def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
         else:
             fresh.rename(folder)
     finally:
+        # After the block has succeeded, there is no folder at this path.
         shutil.rmtree(fresh, ignore_errors=True)
 
 
@@ -229,6 +231,7 @@ def _exchange(folder: Path, fresh: Path) -> None:
 
 def _is_running(process: int) -> bool:
     """Tells whether this machine has a process with this id; True if it cannot be determined."""
+    # On Windows, `os.kill` cannot check whether a process exists.
     if os.name == "posix":
         try:
             # Signal 0 only checks whether the process exists.

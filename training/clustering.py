@@ -66,7 +66,8 @@ def near_duplicates(
         return np.concatenate(parts)
 
     original = np.arange(len(rows))
-    # Four times the queries, so that the search is exact up to 25,000 vectors and not 50,000.
+    # An index is exact up to 50,000² comparisons. With four times the queries that is up to 25,000
+    # vectors, and not 50,000.
     index = neighbour_index(rows, 4 * len(rows), is_filled=False)
     # Only kept vectors are added to the index. These are their positions among all vectors.
     positions = np.empty(0, dtype=np.int64)

@@ -127,8 +127,9 @@ class StoppedError(Exception):
 
 
 def _without_middle(text: str) -> str:
+    """The text, or the beginning and the end of one above `LONGEST_MESSAGE` characters."""
     if len(text) <= LONGEST_MESSAGE:
         return text
-    # A negative index: the message has LONGEST_MESSAGE characters of the text in all.
+    # The index is negative, so it counts from the end.
     end = text[_START - LONGEST_MESSAGE :]
     return f"{text[:_START]} … {end}"

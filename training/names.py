@@ -148,7 +148,8 @@ class ModelName:
         whole = text.strip()
         pooling = None
         before, _, last = whole.rpartition(":")
-        # Plug-ins are loaded only if there is a colon.
+        # A pooling alone names no model, with or without a colon. `poolings` loads the plug-ins, so
+        # it is called only if there is a colon.
         is_pooling = last in POOLINGS or (before != "" and last in poolings())
         # An endpoint pools by itself, and the name of its model may contain a colon.
         if is_pooling and not whole.startswith(ENDPOINT):
@@ -164,8 +165,8 @@ class ModelName:
         if name.startswith(ENDPOINT):
             # Raises InputError for a wrong address.
             _read_endpoint(name)
-        # The question mark may be a part of a folder's name. The name without a pooling was checked
-        # above.
+        # The question mark may be a part of a folder's name. Without a pooling, ``whole`` is not a
+        # folder, as the text was checked above.
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
@@ -268,7 +269,7 @@ class ModelName:
     def weights(self) -> ModelName:
         """The name of the copy of the weights in memory. It is the same for all dimensions, prompts and poolings.
 
-        An endpoint is asked for a vector when it is opened, so the seconds to wait belong to it.
+        An endpoint is asked for a vector when it is opened, so the name includes the seconds to wait.
         """
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 
@@ -348,7 +349,7 @@ class DataName:
 
     @property
     def read_as(self) -> tuple[str | None, ...]:
-        """The settings of a file, in the order of `READ_AS`."""
+        """The settings of a file, in the order of `READ_AS`; ``rows`` is its setting split."""
         return (
             self.encoding,
             self.columns,
@@ -412,6 +413,7 @@ class DataName:
     def label(self) -> str:
         """The name in words, such as "STSb dev"; a path without its folders, and a set without the word test."""
         data_set = self.built_in
+        # An unknown split is shown as it was typed.
         if data_set is None or self.split not in ("", *data_set.splits):
             is_path = "/" in self.name or "\\" in self.name
             return PurePath(self.name).name if is_path else self.name

@@ -154,9 +154,13 @@ STEPS_BEFORE_ESTIMATE = 20
 
 
 class ThroughputMeter:
-    """Measures the times of steps, evaluations and checkpoints. A method is called at the end of each."""
+    """Measures the times of steps, evaluations and checkpoints. A method is called at the end of each.
+
+    ``seconds_before`` are the seconds of the run before it was resumed.
+    """
 
     def __init__(self, seconds_before: float = 0.0) -> None:
+        # The seconds before the run was resumed count, so the start is moved back.
         self._started = time.perf_counter() - seconds_before
         self._last = self._last_checkpoint = time.perf_counter()
         self._seconds_per_step: float | None = None

@@ -198,11 +198,11 @@ class Dataset:
 
         Args:
             encoding: the encoding of its text, such as windows-1251; None to find out.
-            columns: the column of sentences, the two of pairs, or the three of triplets and of
-                scored or labelled pairs: "left,right,gold", "left,right,-" for pairs without a
-                judgement; None to go by the evidence.
+            columns: the names of the columns, separated by commas: one of sentences, two of pairs,
+                or three, of triplets or of pairs and their judgement ("left,right,gold";
+                "left,right,-" says that there is no judgement). None to go by the evidence.
             split: the split to read, of a file that has a column of splits; None for all rows.
-            scale: the lowest and the highest gold score: "1-7"; None to find out.
+            scale: the scores of the least and of the most similar pairs: "1-7"; None to find out.
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
             raters: the raters that count, of a file with a column of raters or a column for each:
                 "r1,r2"; None for all.
@@ -233,7 +233,7 @@ class Dataset:
         split_column = reading.first(SPLIT)
         if split and split_column is None:
             raise InputError(f"{name} has no column of splits; leave out ?split=")
-        # `in_memory` adds the notes on malformed rows.
+        # `in_memory` adds a note for each malformed row, by the number of the row.
         faults: dict[int, str] = {}
         cells = table.in_memory(reading.used, faults)
         notes = list(table.remarks)
@@ -247,7 +247,8 @@ class Dataset:
             data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
         if split_column is None:
             return data
-        # If ``split`` is None, all rows stay, and a note lists the splits.
+        # The used columns include the one of splits. If ``split`` is None, all rows stay, and a note
+        # lists the splits.
         return _of_split(data, split_column, cells[split_column], split)
 
     def __len__(self) -> int:
@@ -336,7 +337,7 @@ def read_cells(
     lists = {}
     for column, part in cells.items():
         values: Any = part
-        # It would be taken for a list of its characters.
+        # A text would be taken for a list of its characters.
         if isinstance(values, str):
             raise InputError(f"{column} is one text; give a list of them")
         lists[column] = values.tolist() if hasattr(values, "tolist") else list(values)
@@ -349,6 +350,7 @@ def as_dataset(data: Data, name: str) -> Dataset:
     """Makes a `Dataset` of rows, columns, a DataFrame or a set of the datasets library. InputError for other data."""
     if isinstance(data, Dataset):
         return data
+    # Types are told by their names, as pandas need not be installed.
     makers: dict[str, Callable[..., Dataset]] = {
         "DataFrame": Dataset.from_pandas,
         "list": Dataset.from_list,
@@ -381,6 +383,8 @@ def join(parts: Sequence[Dataset]) -> Dataset:
                 f"{', '.join(other.label_names)}"
             )
     columns = zip(*(part.columns for part in parts), strict=True)
+    # The question that the columns of a part leave open is asked for all parts.
+    question = next((part.question for part in parts if part.question), "")
     scores: list[float] = []
     labels: list[int] = []
     rows: list[int] = []
@@ -399,7 +403,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         source="; ".join(dict.fromkeys(part.source for part in parts)),
         notes=tuple(notes),
         rows=rows,
-        question=next((part.question for part in parts if part.question), ""),
+        question=question,
     )
 
 
@@ -455,6 +459,7 @@ def parse_dataset(
         "rejected, discarded or cancelled": rejected,
     }
     judged = None
+    # Only pairs have judgements here.
     if len(texts) == 2:
         unusable = repeated_headers | empty | rejected
         judged = judge(reading, cells, rows, unusable, scale, labels, raters)
@@ -508,7 +513,8 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
             "their values"
         )
     # ``data`` counts rows from 1, ``judged`` from 0. Rows without a value are in
-    # ``judged.left_out``, so ``data`` does not have them.
+    # ``judged.left_out``, so ``data`` does not have them. A value is a number, or the name of a
+    # label.
     values = [judged.values[row - 1] for row in data.rows]
     notes = [] if gold.is_sure else [f"read as: {gold.read_as}"]
     if len(values) > 1 and len(set(values)) == 1:
@@ -518,9 +524,11 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
     joined = {row + 1: [other + 1 for other in others] for row, others in judged.joined.items()}
     data = replace(data, joined=joined).with_note(*notes, *judged.notes)
     if gold.kind == NUMBER:
+        # `gold.gold` stretches the scale of the column to 0–5.
         return replace(data, scores=gold.gold(np.array(values)).tolist())
     names = gold.label_names(values)
     index_of = {name: index for index, name in enumerate(names)}
+    # ``unclear_as_no`` is offered to a user who wants to count words such as "maybe" as no match.
     return replace(
         data,
         labels=[index_of[value] for value in values],
@@ -563,9 +571,12 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | None) -> Dataset:
-    """The rows of a split by the cells of the column of splits. InputError if there are none."""
-    # The names of splits are compared as those of labels are, in lower case. ``data.rows`` counts
-    # from 1.
+    """The rows of a split by the ``cells`` of the column of splits. InputError if it has no rows.
+
+    If ``split`` is None, all rows with a note on the splits.
+    """
+    # Names of splits are compared in lower case, as names of labels are. ``data.rows`` counts from
+    # 1, and ``cells`` from 0.
     split_of_rows = [label_text(cells[row - 1]) for row in data.rows]
     counts = Counter(split_of_rows)
     if split is None:
@@ -585,11 +596,12 @@ def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | Non
 def _unread(reading: TableReading, data: Dataset) -> list[str]:
     """The columns that are not read although a user may expect it.
 
-    These are all other columns of data without scores and labels, else the ones with usual names.
+    If the data has scores or labels, these are the unread columns with usual names, else all unread
+    columns, as any of them may be the judgement.
     """
     has_gold = data.scores is not None or data.labels is not None
     roles = [*reading.form, SPLIT, RATING]
-    # Only pairs are read with scores or labels, although other forms may have such a column.
+    # Sentences and triplets may have a column with the role of a score or label, which is not read.
     if has_gold:
         roles += [SCORE, LABEL]
     used = reading.all(*roles)
@@ -603,6 +615,7 @@ def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
     long_texts = 0
     counts: Counter[str] = Counter()
     for text in texts:
+        # This length is enough for a short sentence.
         if len(text) > 4 * LONGEST_PLACEHOLDER:
             long_texts += 1
         if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text:
@@ -611,7 +624,7 @@ def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
     for text, count in counts.items():
         if count >= LEAST_REPEATED:
             repeated.append(f"{text} ({count:,} times)")
-    # Where most texts are short, such as single words, these are nothing special.
+    # Where most texts are short, such as single words, a repeated short text is nothing special.
     if not repeated or long_texts < len(texts) / 2:
         return []
     some = ", ".join(repeated[:3])

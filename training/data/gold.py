@@ -101,6 +101,7 @@ def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
     matches = []
     rest = []
     for label in labels:
+        # True for a match, False for its opposite, None if the name does not say.
         side = side_of(label)
         # Labels such as 2 or "very similar" may be grades, so that the names decide nothing.
         may_be_grade = parse_number(label) is not None or any(map(side_of, label.split()))
@@ -123,9 +124,9 @@ def scale_of(
 ) -> tuple[float, float] | None:
     """The scale of scores from ``low`` to ``high``; None if they are on none of the usual scales.
 
-    If all scores are whole, a scale to 6, 7 or 9 begins at 1 unless a score is lower, and a scale
-    to 10 does if the lowest score is 1. The grades of documents for a query are on a scale from 0
-    to the highest grade.
+    If all scores are whole and none is below 1, a scale to 6, 7 or 9 begins at 1. A scale to 10
+    begins at 1 only if the lowest score is 1. The grades of documents for a query are on a scale
+    from 0 to the highest grade.
     """
     if -1 <= low < 0 and high <= 1:
         return -1.0, 1.0
@@ -192,7 +193,8 @@ class GoldColumn:
 
     Attributes:
         kind: `NUMBER` for scores, `ENTAILMENT` for labels of inference, `LABEL` for other labels.
-        scale: the lowest and the highest score; None for labels, and for scores on no usual scale.
+        scale: the scores of the least and of the most similar pairs, such as (0, 5) or (4, 1); None
+            for labels, and for scores on no usual scale.
         values: the values of words by their text; None if the cells are numbers.
         names: the names of labels by their text.
         missing: the texts that stand for a missing score or label.
@@ -229,14 +231,15 @@ class GoldColumn:
         column holds distances.
         """
         texts = _distinct(cells)
+        # A scale at the end of the name, as in "score (0-5)", is not a part of the role.
         role = normalize_name(name)
         scale_in_name = NAMED_SCALE.search(name)
         if scale_in_name and role not in LABELS:
             scale = scale or scale_in_name[1]
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
-        # "different" and "is_different", but not a column with the name 0, which `side_of` takes
-        # for the opposite of a match.
+        # Names such as "different" and "is_different" mean the opposite of a match. The name 0 says
+        # nothing, although `side_of` takes it for the opposite too.
         is_contrary = side_of(role.removeprefix("is")) is False and parse_number(role) is None
         if is_contrary or role.endswith(DISTANCES):
             raise InputError(
@@ -244,7 +247,7 @@ class GoldColumn:
             )
         ends = parse_scale(scale) if scale else None
         if top := _top_of_shares(texts):
-            # A scale that the user has named comes first.
+            # A scale that the user or the name of the column states comes first.
             ends = ends or (0.0, top)
             return cls(
                 name, scale=ends, read_as=f"shares as scores {_in_words(*ends)}", are_shares=True
@@ -276,7 +279,8 @@ class GoldColumn:
             for batch in table.batches():
                 lists = [batch.rows[column] for column in (name, *sentences)]
                 for cell, *texts in zip(*lists, strict=True):
-                    # Skip a totals row and repeated headers: they are not scores.
+                    # A repeated header has the names of the columns in its cells, and a row of
+                    # totals has no sentences. Neither holds a judgement.
                     if texts != sentences and None not in map(as_text, texts):
                         yield single_judgement(cell)
 
@@ -292,6 +296,7 @@ class GoldColumn:
         may_be_labels = role in LABELS
         # Labels beside a query are grades of relevance, and not classes.
         may_be_classes = may_be_labels and not has_query
+        # Numbers that stand for a missing value, such as -1 or 99.
         codes = _missing_codes(_numbers(texts), may_be_labels)
         missing = (*MISSING, *sorted(codes))
         texts = texts - codes
@@ -328,6 +333,7 @@ class GoldColumn:
         # A word such as "maybe" is a judgement if the user gives it a value.
         missing = tuple(text for text in MISSING if text not in values)
         if set(values.values()) <= {0.0, 1.0}:
+            # The labels with the value 1 become one label, "1", and the others become "0".
             names = {label: f"{value:g}" for label, value in values.items()}
             read_as = f"{named}; 1 is a match, 0 is not"
             return cls(name, LABEL, values=values, names=names, missing=missing, read_as=read_as)
@@ -347,7 +353,10 @@ class GoldColumn:
     def _inference(
         cls, name: str, names: dict[str, str], missing: tuple[str, ...], is_numbered: bool = False
     ) -> GoldColumn:
-        """Labels of inference: ``names`` maps the text of a cell to entailment, neutral or contradiction."""
+        """Labels of inference: ``names`` maps the text of a cell to entailment, neutral or contradiction.
+
+        With ``is_numbered`` the texts are numbers from 0 to 2, which may also be scores.
+        """
         meaning = "entailment is a match, neutral and contradiction are not"
         read_as = meaning
         if is_numbered:
@@ -422,7 +431,7 @@ class GoldColumn:
         read_as = f"scores {_in_words(*scale)}"
         if other_scale:
             read_as += f"; ?scale={other_scale} reads them otherwise"
-        # -1 is too usual for a remark.
+        # Numbers that stand for a missing score in this column. -1 is too usual for a remark.
         codes = [code for code in missing if code not in (*MISSING, "-1")]
         if codes:
             read_as += f"; {' and '.join(codes)} as no score"
@@ -464,7 +473,8 @@ class GoldColumn:
     def is_missing(self, cell: Any) -> bool:
         """Whether this cell says that a row has no label or no score."""
         text = label_text(cell)
-        # Labels that the user has not named have no value.
+        # A column of numbers has no ``values``. A label is unknown if the user has named others, or
+        # if it stands among labels of inference.
         is_unknown = self.values is not None and text not in self.values
         return is_unknown or text in self.missing or as_text(cell) is None
 
@@ -475,6 +485,7 @@ class GoldColumn:
         # Words such as "unsure" get a note, codes such as -99 do not.
         codes = set(self.missing) - UNSURE
         for row, wrapped in enumerate(cells):
+            # Annotation tools wrap a judgement in a list or an object.
             cell = single_judgement(wrapped)
             text = label_text(cell)
             if as_text(cell) is None or text in codes:
@@ -482,12 +493,14 @@ class GoldColumn:
             if self.values is not None:
                 value = self.values.get(text)
             else:
+                # Of "4/5", the 4 is read, as `of` has taken the 5 for the highest score.
                 share = _SHARE.fullmatch(text) if self.are_shares else None
                 value = _score(share[1] if share else cell)
             if value is None and self.values is not None:
                 bad[row] = f"column {self.name}: {quoted(cell)} is none of {', '.join(self.values)}"
             elif value is None:
                 bad[row] = bad_number(self.name, cell)
+            # A scale such as 4-1 begins with its highest number.
             elif self.scale and not min(self.scale) <= value <= max(self.scale):
                 ends = f"{self.scale[0]:g} to {self.scale[1]:g}"
                 bad[row] = f"column {self.name}: {quoted(cell)} is not in {ends}"
@@ -498,6 +511,7 @@ class GoldColumn:
     def gold(self, values: np.ndarray) -> np.ndarray:
         """Scores on the scale 0–5. InputError if their scale is unknown."""
         if self.scale is None:
+            # ``read_as`` says why the scale is unknown.
             raise InputError(f"{self.name}: {self.read_as or 'there are no scores'}")
         if self.scale == (0, TOP_SCORE):
             return values
@@ -519,6 +533,7 @@ class GoldColumn:
             low, high = self.scale
             matches = self.gold(values) >= POSITIVE_FROM
             bound = low + POSITIVE_FROM / TOP_SCORE * (high - low)
+            # On a scale such as 4-1, low numbers are matches.
             end = "least" if low < high else "most"
             meaning = f"a gold score of at {end} {bound:g} (of {high:g}) is a match"
         else:
@@ -539,10 +554,10 @@ def _distinct(cells: Iterable[Any]) -> set[str]:
         if len(texts) > MOST_DISTINCT:
             numbers = _numbers(texts)
             ordered = sorted(numbers, key=numbers.__getitem__)
-            # All but the ends go.
+            # Of the numbers, the `MOST_LABELS` lowest and the `MOST_LABELS` highest stay.
             texts = texts.difference(ordered[MOST_LABELS:-MOST_LABELS])
-            # Thousands of different words are not labels. Looking for numbers in them at every
-            # further cell would take hours.
+            # Most of the texts are words, too many for labels, so further cells would not help to
+            # read the column. Looking for numbers in the words at every cell would take hours.
             if len(texts) > MOST_DISTINCT / 2:
                 break
     return texts
@@ -621,7 +636,8 @@ def _are_classes(values: set[float]) -> bool:
     if not values or not all(value.is_integer() for value in values):
         return False
     top = max(values)
-    # 0, 4 and 5 are grades, some of them missing; 1, 2 and 3 may be classes.
+    # Among low numbers, a class may be missing. Higher numbers with gaps, such as 0, 4 and 5, are
+    # grades.
     are_in_order = top < GRADES or top - min(values) < len(values)
     return len(values) < GRADES and top <= TOP_CLASS and are_in_order
 
@@ -629,11 +645,12 @@ def _are_classes(values: set[float]) -> bool:
 def _other_scale(scale: tuple[float, float], low: float, high: float) -> str:
     """Another scale that whole numbers from ``low`` to ``high`` may have; "" without one."""
     bottom, top = scale
+    # A scale that begins at 1 goes to 6, 7, 9 or 10.
     if bottom == 1:
         return "0-10"
     if top not in (TOP_SCORE, 10):
         return ""
-    # No rating is 0, so the scale may begin at 1.
+    # Where some scores are high and none is 0, the scale may begin at 1.
     if low >= 1 and high > 4:
         return f"1-{top:g}"
     # The highest rating may be the end of the scale.

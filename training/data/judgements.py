@@ -94,6 +94,7 @@ def judge(
 
     valid = []
     missing = set()
+    # Words in place of a judgement, such as "maybe".
     unclear: Counter[str] = Counter()
     for at, judgements in enumerate(by_row):
         valid.append(list(filterfalse(gold.is_missing, judgements)))
@@ -195,7 +196,10 @@ def _why_missing(gold: GoldColumn, words: Counter[str]) -> str:
 def _groups(
     reading: TableReading, pairs: Sequence[tuple[str, ...]], unused: Collection[int]
 ) -> list[list[int]]:
-    """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not."""
+    """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not.
+
+    Rows are of raters if the table has a column of raters, or if most pairs have several rows.
+    """
     by_pair: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairs):
         if at not in unused:
@@ -211,6 +215,7 @@ def _groups(
 def _means(gold: GoldColumn, by_first: Judgements) -> tuple[dict[int, float], dict[int, str]]:
     """The mean score of each row, and the errors of judgements that cannot be read, by row."""
     rows = list(by_first)
+    # (rows,), at least 1 each, as `judge` leaves out rows without a judgement.
     counts = np.array(list(map(len, by_first.values())), dtype=np.int64)
     places = np.repeat(np.arange(len(rows)), counts)  # (judgements,)
     numbers, wrong = gold.read(list(chain.from_iterable(by_first.values())))  # (judgements,)
@@ -226,6 +231,7 @@ def _majorities(gold: GoldColumn, by_first: Judgements) -> tuple[dict[int, str],
     divided = set()
     for row, judgements in by_first.items():
         votes = Counter(gold.names[label_text(value)] for value in judgements)
+        # `judge` leaves out rows without a judgement, so there is a vote.
         (label, most), *others = votes.most_common(2)
         if others and others[0][1] == most:
             divided.add(row)

@@ -71,11 +71,12 @@ def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float 
     """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks them."""
     source = name.built_in
     if source is not None and source.repo:
-        # Without a split in the name any one is taken: the sum is over the files of all splits.
+        # The sum is over the files of all splits, so any split will do if the name has none.
         split = check_split(name, source) or next(iter(source.splits))
         selectors = [source.config, source.splits[split].hub_name]
         return hub_dataset.megabytes_to_fetch(source.repo, selectors, home)
     if name.hub_parts is None:
+        # A file, or a built-in set without a repository.
         return 0.0
     repo_id, *selectors = name.hub_parts
     return hub_dataset.megabytes_to_fetch(repo_id, selectors, home)
@@ -333,6 +334,7 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
     name = DataName.parse(name)
     if name.name.startswith(NANOBEIR):
         return _read_nano(name, home)
+    # The folder, file or set that "beir:" names, and the split of a folder, "" if it is not named.
     source, split = name.judged
     is_file = source.path.is_file()
     # Only the encoding and the columns of a file, the first two of `READ_AS`, can be named, and
@@ -367,6 +369,7 @@ def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
     """A folder in BEIR's layout. Without a ``split`` its first one of `SPLITS` is read, or else any."""
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
     if not split:
+        # If there are no splits at all, the error below names the first usual one.
         split = next((usual for usual in (*SPLITS, *splits) if usual in splits), SPLITS[0])
     if split not in splits:
         others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
@@ -432,6 +435,7 @@ def _rows(
     table = open_table(file, encoding)
     by_key = {normalize_name(column): column for column in table.columns}
     columns = {name: by_key.get(normalize_name(name)) for name in (*keys, *others)}
+    # `ABSENT` has the values of columns that a file need not have.
     missing = [name for name, column in columns.items() if column is None and name not in ABSENT]
     if missing:
         raise InputError(

@@ -68,6 +68,7 @@ class Overlap:
 
     def __str__(self) -> str:
         rows = f"{self.rows:,} {self.kind} of {self.data}"
+        # Equal rows share sentences, so they are counted in ``shared`` too.
         if not self.shared and not self.near:
             return f"none of the {rows} share a sentence with the training data"
         near = ""
@@ -83,7 +84,8 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     """
     rows = list(chain.from_iterable(map(folded_rows, training)))
     sentences = set(chain.from_iterable(rows))
-    # All choices of as many sentences of a training row as a row of ``data`` has.
+    # A row of ``data`` may be a part of a training row, as a pair is of a triplet. So ``parts`` has
+    # every choice of this number of sentences from each training row.
     parts: set[frozenset[str]] = set()
     for row in rows:
         parts.update(map(frozenset, combinations(row, len(data.columns))))
@@ -93,7 +95,7 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     near = None
     if encode is not None:
         near = _near(list(dict.fromkeys(rows)), [evaluated[place] for place in others], encode)
-    # ``near`` holds places in ``others``.
+    # ``near`` holds places in ``others``. Training has read the equal and the nearly equal rows.
     unread = set(others)
     unread.difference_update(others[i] for i in near or ())
     return Overlap(

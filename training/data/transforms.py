@@ -48,7 +48,10 @@ class Rows:
         return len(rows.columns), len(rows) == len(data)
 
     def check(self, name: str, kind: str, learner: str) -> None:
-        """Raises InputError, with the nearest alternative, if data ``name`` of this form cannot give such rows."""
+        """Raises InputError, with the nearest alternative, if data of the form ``kind`` cannot give these rows.
+
+        ``name`` is the name of the data, ``learner`` the objective that needs the rows, in words.
+        """
         if kind not in self.of:
             raise InputError(
                 f"{learner} needs {self.needs}, but {name} holds {kind}; {NEAREST_FORM[kind]}"
@@ -62,6 +65,7 @@ def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dat
     has no rows.
     """
     rows.check(data.name, data.kind, learner)
+    # ``rows.of`` has the transform of each form of data.
     result = rows.of[data.kind](data, random.Random(seed))
     if not len(result):
         raise InputError(f"{data.name} gives no rows for {learner}: {'; '.join(result.notes)}")

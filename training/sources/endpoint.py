@@ -171,6 +171,7 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
         words = str(reason)
     if key:
         words = words.replace(key, "…")
+    # `first_line` takes an error, whose message it shortens.
     words = first_line(Exception(words)) if words else response.reason_phrase
     attempts = f" after {len(DELAYS) + 1} attempts" if status in BUSY else ""
     advice = f"; put its key into {KEY}" if status in (401, 403) else ""

@@ -81,7 +81,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
     try:
         # transformers downloads no more than it needs. Its snapshots may lack other files, such as
-        # the pooling's.
+        # the pooling's, so the listing of the repository says which files there are.
         tree = huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)
         names = pick([file.path for file in tree])
         return _snapshot(repo, names, local_files_only=True)
@@ -105,7 +105,7 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
     except errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError("not there") from error
     try:
-        # All files are there already. ``pick`` raises InputError if they do not suffice.
+        # Called only for its InputError, if the files in the snapshot do not suffice.
         pick(names_in(snapshot))
     except InputError as error:
         raise FileNotFoundError("incomplete") from error
@@ -150,7 +150,10 @@ def repo_info(repo: Repo) -> Any:
 
 
 def read_file(repo: Repo, name: str, revision: str) -> str:
-    """Reads a small text file of a repository. Errors as in `repo_info`."""
+    """Reads a small text file of a repository. Errors as in `repo_info`.
+
+    The ``revision`` comes from `repo_info`, which has checked that the Hub can be reached.
+    """
     with _translated_errors(repo):
         file = huggingface_hub.hf_hub_download(
             repo.id,
@@ -243,7 +246,7 @@ def push_folder(
     token = token.strip()
     if not is_repo_id(repo) or "/" not in repo:
         raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
-    # A header of HTTP cannot hold any other token, and the client's error would contain the token.
+    # A header of HTTP can only hold printable ASCII. The client's error would contain the token.
     is_readable = token.isascii() and token.isprintable()
     if not token or not is_readable:
         raise InputError(

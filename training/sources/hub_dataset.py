@@ -98,6 +98,7 @@ def read_dataset(
             f"data {name!r} is no name of the Hub; write hf:org/name, hf:org/name:config:split"
         )
     located = _locate(repo_id, home)
+    # ``rest`` are the selectors after the configuration: the split, or nothing.
     if located is None:
         builder, rest = _cached_builder(repo_id, selectors)
         source = "Hub cache"
@@ -167,6 +168,7 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
         log.info("data set %s not from the Hub: %s", repo_id, error)
         return None
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    # A loading script has the name of the data set.
     if f"{repo_id.split('/')[-1]}.py" in sizes:
         raise InputError(
             f"data set {repo_id} is made by a script, and scripts of others are not run; choose another"

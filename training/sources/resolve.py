@@ -66,6 +66,7 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     root = home_folder(home)
     run_name = ModelName(name).run_id
     if run_name is not None:
+        # The folder of the model, inside the folder of the run.
         folder = run_folder(run_name, root)
         run = folder.parent.name
         why = _why_no_model(folder)

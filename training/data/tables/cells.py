@@ -75,6 +75,7 @@ def as_text(value: Any) -> str | None:
         if isinstance(value, float) and math.isnan(value):
             return None
         text = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
+    # Bytes that pandas has written as text, such as b'a cat'.
     if text[:2] in ("b'", 'b"') and _BYTES.fullmatch(text):
         try:
             text = ast.literal_eval(text).decode("utf-8", errors="replace")

@@ -106,7 +106,8 @@ class PairColumns:
     def names(self) -> tuple[str, ...]:
         """The columns as a user would name them: the sentences and, last, the judgement or "-"."""
         sentences = (self.sentence1, self.sentence2)
-        # Without a third name, the columns of raters are found by their own names.
+        # A third name would be read as the only judgement. Without one, the columns of raters are
+        # found again.
         if self.ratings:
             return sentences
         return (*sentences, self.score or self.label or self.negative or "-")
@@ -176,6 +177,7 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
         if name and name not in unique:
             unique.append(name)
             continue
+        # The new name must also differ from the names that follow.
         unique.append(free_name(name or f"column_{position}", [*unique, *stripped]))
         problem = "has no name"
         if name:
@@ -202,7 +204,8 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
         if count > most and widths[at] > max(widths[:at], default=0):
             header = at
             most = count
-    # Titles of groups of columns may be usual names too.
+    # If a row above has as many usual names, the first row is the header. A row with fewer may hold
+    # titles of groups of columns.
     most_above = max(name_counts[:header], default=0)
     are_titles_above = most_above == 0 or name_counts[header] > most_above
     if are_titles_above and not looks_like_data(rows[header]):
@@ -219,18 +222,20 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
     first = rows[above]
     below = [row for row in rows[above + 1 :] if row]
     if _has_row_names(first, below):
+        # The column of the numbers of rows has no name in the header.
         first = ["", *first]
     if len(first) > MOST_COLUMNS:
         raise InputError(
             f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences."
         )
 
-    # Below the names, Qualtrics writes the questions and then the ids.
+    # Qualtrics writes the names into the first row, then the questions and then the ids.
     for at, row in enumerate(rows):
         if row and all(cell.startswith(_IMPORT_ID) for cell in row):
             columns, remarks = unique_names(rows[0])
             remarks.append(f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out.")
             return columns, at + 1, remarks
+    # The second header of SurveyMonkey begins with an empty cell.
     second_row = below[0] if below else [""]
     if not second_row[0] and not _SURVEY_CELLS.isdisjoint(second_row):
         columns, remarks = unique_names(first)

@@ -72,14 +72,16 @@ class DelimitedTable(TextTable):
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         records = self.records()
-        # Without a header, an empty line at the beginning is a row.
+        # ``header`` is the number of records before the rows. Without a header, an empty line at the
+        # beginning is a row.
         if self.header:
             records = islice(from_first(records), self.header, None)
-        # With doubled line ends, every line seems to be followed by an empty one.
+        # With doubled line ends, every line seems to be followed by an empty one, which is not a
+        # row (``blanks``).
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
     def records(self) -> Iterator[Record]:
-        """Yields every record, the header and blank lines too."""
+        """Yields every record, the header and blank lines too: its fields, a note or None, and its length."""
         csv.field_size_limit(LONGEST_FIELD)
         # The lines of the record that is being read, and the lines to read again.
         record_lines: list[str] = []
@@ -128,7 +130,7 @@ class DelimitedTable(TextTable):
                     reader = self._csv_reader(feed())
                 if character_notes and (remark := suspicion(record_lines, character_notes)):
                     notes.append(remark)
-                # A line of invisible characters is an empty row.
+                # Where each line is a sentence, a line of invisible characters is an empty row.
                 if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []
                 yield record, "; ".join(notes) or None, sum(map(len, record_lines))
@@ -140,6 +142,7 @@ class DelimitedTable(TextTable):
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         """Reads records by the layout of the file. With ``strict`` invalid quotes are errors, else text."""
         if not self.is_quoted:
+            # In the lines, `NO_DELIMITER` has replaced a delimiter of several characters.
             delimiter = NO_DELIMITER if len(self.delimiter) > 1 else self.delimiter
             return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         return csv.reader(
@@ -204,6 +207,7 @@ def open_delimited(
         is_escaped=is_escaped,
     )
     first = draft.first_records()
+    # In `"a", "b"` the second field begins with a space, so its quotes are not read yet.
     if is_quoted and any(_is_spaced(cell) for record in first for cell in record):
         draft = replace(draft, is_spaced=True)
         first = draft.first_records()
@@ -252,7 +256,8 @@ def _delimiter(head: str, suffix: str) -> str:
         return "\t"
     if long := _long_delimiter(head):
         return long
-    # As csv.reader, it ends lines only at \n and \r.
+    # `StringIO` ends lines only at \n and \r, as csv.reader does, and not at every line separator of
+    # Unicode, as `str.splitlines` does.
     lines = list(StringIO(head, newline=""))
     if len(lines) > 1 and not head.endswith(("\n", "\r")):
         # The last line is cut short by the size of the sample.
@@ -277,6 +282,7 @@ def _delimiter(head: str, suffix: str) -> str:
 
     best = max(DELIMITERS, key=merit)
     names, regular, _ = merit(best)
+    # Without usual names in the header, at least half of the records must have one width.
     return best if names or regular >= 0.5 else NO_DELIMITER
 
 

@@ -81,6 +81,7 @@ class JsonTable(TextTable):
     def _records(self) -> Iterator[Record]:
         empty = (None,) * len(self.columns)
         character_notes = self.text.notes
+        # ``weight`` is the number of characters.
         for value, problem, weight in _values(self.text, self.layout):
             if problem is not None:
                 yield empty, problem, weight
@@ -131,6 +132,7 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     if bad:
         remark = f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."
         remarks.insert(0, remark)
+    # A column whose combination of kinds `TYPES` does not list is text.
     types = [TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values()]
     table = JsonTable(
         path,
@@ -149,8 +151,8 @@ def _layout(text: TextFile) -> Layout:
     """The layout of a file: objects on a line or several lines each, an array of objects, or one object of columns."""
     start = text.head(4096).lstrip("\ufeff \t\r\n")
     if start.startswith("["):
-        # If the first line is an array of texts, each line is a row. An array of rows has objects
-        # or arrays.
+        # If the first line is an array of texts, each line is a row. But [{…}] and [[…]] are arrays
+        # of rows, and [] is one without rows.
         first = start.partition("\n")[0].strip()
         holds_rows = first.startswith("[[") or first.lstrip("[ ").startswith(("{", "]"))
         if first.endswith("]") and not holds_rows:
@@ -282,6 +284,7 @@ def _array_values(
     """
     decode = json.JSONDecoder().raw_decode
     buffer = file.read(PIECE)
+    # Where the first object or the first element begins. `_layout` has seen the brace or bracket.
     at = buffer.index("{") if closing else buffer.index("[") + 1
     row = 0
     while True:
@@ -303,7 +306,7 @@ def _array_values(
         # with it.
         more = file.read(max(PIECE, len(buffer) - at))
         if not more:
-            # Objects without brackets end where the file ends.
+            # Objects without brackets end where the file ends, so the bracket is added there, once.
             more = closing
             closing = ""
         if not more or len(buffer) - at > LONGEST_OBJECT:

@@ -52,7 +52,11 @@ class ListsTable(OpenedTable):
         parallel: tuple[str, ...] = (),
         are_texts: bool = False,
     ) -> OpenedTable:
-        """A table with other columns in place of ``lists``; the table itself if their names are not unique."""
+        """A table with other columns in place of ``lists``; the table itself if two columns would have one name.
+
+        ``lists``, ``parallel`` and ``are_texts`` are the attributes of the class, ``remark`` a
+        sentence for the user.
+        """
         columns: list[str] = []
         for name in table.columns:
             columns += lists.get(name, (name,))
@@ -135,6 +139,7 @@ class ListsTable(OpenedTable):
         if name not in self.lists:
             return [(cell,)]
         width = len(self.lists[name])
+        # With ``are_texts`` a cell is not a list, but a text that holds two sentences.
         items = _lines(cell) if self.are_texts else list(map(_text, _items(cell)))
         if width == 1:
             # A row with an empty list stays a row, without a text.
@@ -199,8 +204,8 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
     # The reading by the names alone, without any cells.
     reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
     names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)
-    # (columns, rows); a cell that is not a list has the size 1, so that a list of one item is not
-    # told from a text.
+    # (columns, rows). A cell that is not a list has the size 1, as a list of one item has, so only
+    # longer lists are certain to be lists.
     sizes = [[len(_items(cell)) for cell in table.sample[name]] for name in names]
     if len(reading.sentences) != 2 or not sizes[0]:
         return ()

@@ -70,6 +70,7 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
     """
     try:
         file = _open(path)
+        # An empty batch shows the columns after objects are taken apart.
         schema = _flat(pa.RecordBatch.from_pylist([], file.schema_arrow)).schema
     except (pa.ArrowException, OSError) as error:
         raise InputError(

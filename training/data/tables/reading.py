@@ -156,7 +156,7 @@ class Cells:
             return cls("empty")
         counts = Counter(map(str.lower, texts))
         kind, words = _kind_of(texts, counts)
-        return cls(kind, words, frozenset(counts), fmean(map(len, texts)))
+        return cls(kind, words, frozenset(counts), length=fmean(map(len, texts)))
 
     @property
     def are_numbers(self) -> bool:
@@ -219,7 +219,8 @@ class TableReading:
 
         ``requested`` names one column of sentences, the two of pairs, or these and a third: a
         judgement, a negative, or "-" for no judgement. With an empty second name the third is the
-        class of single sentences. InputError if the table has no such column.
+        class of single sentences. ``layout`` is the format of the file in words, for errors.
+        InputError if the table has no such column.
         """
         return _Reader(name, rows, layout).read(requested)
 
@@ -406,6 +407,7 @@ class _Reader:
             return False
         if names[2] != NO_JUDGEMENT:
             third = self._existing(names[2])
+            # By its name or its cells, the third may be a negative and not a judgement.
             if normalize_name(third) in NEGATIVES or self.cells[third].kind == "sentences":
                 self._take([*texts, third], AS_YOU_SAY)
             else:
@@ -556,11 +558,14 @@ class _Reader:
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
             return
         likely = list(filter(self._is_likely, self._free(JUDGEMENTS)))
+        # If the first named column is constant, another one may be the judgement.
         if named:
             self._doubt_constant(named, likely)
         if candidates := named or likely:
             self.roles[candidates[0]] = (self._kind_of_judgement(candidates[0]), "")
             return
+        # The cells of some columns are judgements. The few values of others may be judgements in
+        # unknown words.
         by_cells = list(filter(self._is_by_cells, rest))
         possible = list(filter(self._is_possible, rest))
         if len(by_cells) == 1:
@@ -615,6 +620,7 @@ class _Reader:
             name = column.strip().lower()
             # rater1, rater_1 or rater_a, but not ratera.
             stem = re.sub(r"(\d+|(?<=[_. -])[a-e])$", "", name)
+            # In a few rows, whole numbers may all be different, as ids are.
             are_ratings = self.cells[column].kind in ("judging words", "scores", "numbers", "ids")
             if are_ratings and stem != name and normalize_name(stem) in RATING_STEMS:
                 groups.setdefault(stem, []).append(column)
@@ -670,6 +676,7 @@ class _Reader:
                 continue
             if key in STATUS_COLUMNS or key.endswith("status"):
                 self.roles[column] = (STATUS, "")
+            # Judging words are not the ids of raters.
             elif key in RATER_COLUMNS and cells.kind != "judging words":
                 self.roles[column] = (RATER, "")
             elif key in ID_COLUMNS or cells.kind == "ids":

@@ -201,7 +201,7 @@ def from_first(records: Iterator[Record]) -> Iterator[Record]:
 def gather(
     records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True
 ) -> Iterator[RowBatch]:
-    """Makes batches of at most ``size`` rows.
+    """Makes batches of at most ``size`` rows, and of about `BATCH_CHARACTERS` characters.
 
     Empty records between others are rows if ``blanks``, and are left out if not. At the end they
     are always left out.
@@ -225,7 +225,7 @@ def gather(
             continue
         if len(fields) != width:
             fields, fault = _fit(fields, fault, width)
-        # The empty rows before this one become rows with it.
+        # The empty records before this one are not at the end, so they are rows.
         for row, note, characters in chain(
             repeat(empty_row, empty_rows), [(fields, fault, length)]
         ):

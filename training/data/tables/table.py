@@ -107,6 +107,7 @@ def open_table(
     .txt file has a sentence a line, commas and all, not columns.
     """
     path = Path(path)
+    # Taken before the file is read, so that every later change is noticed.
     version = file_version(path)
     try:
         if not path.exists():
@@ -171,6 +172,7 @@ def _format(path: Path) -> Format:
             # An empty file is opened as CSV, which raises the error for empty files.
             if head:
                 raise ForeignFileError(f"{path.name} is named {suffix}, but it is not one.")
+    # Any other file is opened as CSV.
     return FORMATS[0]
 
 

@@ -174,6 +174,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     if control > MOST_CONTROL:
         raise ForeignFileError(f"{path.name} is not a text file.")
     text, broken_at = _read_through(path, announced or "utf-8")
+    # Text mode on Windows writes CR CR LF for CR LF.
     text = replace(text, doubled_ends=b"\r\r\n" in head)
     if encoding:
         return replace(text, is_named=True, damaged=broken_at is not None)
@@ -255,6 +256,7 @@ def _guess(text: TextFile) -> TextFile:
                 size += len(line)
             if size > SAMPLE:
                 break
+    # A byte order mark, or a majority of valid lines, shows that the file is UTF-8.
     if text.encoding == "utf-8-sig" or good >= len(bad):
         return replace(text, damaged=True)
     encoding = guess_encoding(b"".join(bad))
