@@ -93,10 +93,15 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         watch.report(0, "Clustering")
         labels = current_clusters(embeddings, embedded, clustering, watch)
         neighbours, min_dist, seed = values
-        # The value of an empty number field is None.
-        map_settings = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
+        map_settings = MapSettings(
+            dimensions=2,
+            neighbours=int(neighbours),
+            min_dist=float(min_dist),
+            # The value of an empty number field is None.
+            seed=int(seed or 0),
+        )
         path = services.temp.new_folder("explore") / "atlas.parquet"
-        points = export_atlas(
+        drawn = export_atlas(
             embedded,
             describe_clusters(embedded, labels),
             path,
@@ -106,7 +111,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
             embeddings.limits,
             watch,
         )
-        status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
+        status = macro("explore/atlas")(rows=len(embedded), drawn=drawn, options=OPTIONS)
         return {tab.status: status, file: str(path)}
 
     inputs = [shared.open_corpus, shared.clustering, *settings]
@@ -192,6 +197,7 @@ class _MapTab:
             NO_MODEL,
             "Second model",
             optional=True,
+            # `model_picker` adds a hint and the class "model" by default.
             info="",
             min_width=170,
             container=False,
@@ -294,6 +300,7 @@ class _MapTab:
         draw_at(changed.then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
+        # The event has a second listener, which draws the map, so it needs the mode "multiple".
         self.colour.input(
             _query_field,
             self.colour,
@@ -334,6 +341,7 @@ class _MapTab:
         corpus. ``last_corpus`` is "" when the first corpus is opened.
         """
         if open_corpus is None:
+            # Gradio does not take an empty dictionary for updates.
             return {self.nearest: gr.skip()}
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
         choices = _colours(corpus)
@@ -398,8 +406,8 @@ class _MapTab:
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
-            # The key has neither the gold scores of pairs, nor the settings of the clusters, nor the
-            # vector of the query.
+            # Some of what a plot shows is not in the key: the gold scores of pairs, the settings of
+            # the clusters, and the vector of the query.
             has_pairs = result.embedded[0].corpus.gold is not None
             depends_on_more = has_pairs or controls.colour in (CLUSTER, QUERY)
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
@@ -439,7 +447,7 @@ class _MapTab:
         return html, gr.Tabs(selected=NEAREST_TO_POINT)
 
     def _map_status(self, result: MapResult, controls: MapControls) -> str:
-        """Renders the status of a map, with the run if the second model is one."""
+        """Renders the status of a map. If the second model comes from a training run, the status names the run."""
         gold = result.embedded[0].corpus.gold
         pairs = None
         if gold is not None and controls.pairs:
@@ -457,6 +465,7 @@ def _colours(corpus: Corpus) -> list[tuple[str, str]]:
     """Returns the ways to colour the points of a corpus."""
     choices = [("nothing", NOTHING)]
     choices += [(name, COLUMN + name) for name in corpus.columns]
+    # Smaller corpora have no topics.
     if len(corpus) >= FEWEST:
         choices.append(("topic", TOPIC))
     return [*choices, ("cluster", CLUSTER), ("similarity to a query", QUERY)]

@@ -263,7 +263,9 @@ class _LearnPage:
             view.tab.on(reset.then, measure, inputs, view.outputs)
 
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
-        """Opens the class and the lesson in the address, or one whose button was pressed before.
+        """Opens the class and the lesson in the address.
+
+        If the button of a lesson was pressed while the page was opening, this lesson is opened.
 
         An invalid link opens the lessons without a class. A link begins no download: the lessons
         wait for the button.
@@ -329,6 +331,7 @@ def _field_updates(view: _LessonView, class_link: ClassLink, request: gr.Request
     class_values = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
     updates = dict(zip(view.fields, values_of(view.fields, request), strict=True))
     for field, value in updates.items():
+        # The update of a field that the address does not name is ``gr.skip()``.
         is_in_address = value != gr.skip()
         if not is_in_address and class_values[field] != field.value:
             updates[field] = class_values[field]

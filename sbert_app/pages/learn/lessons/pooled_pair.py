@@ -138,7 +138,7 @@ class TrainedRho(NamedTuple):
 
 
 def trained_with(runs: PrecomputedTable) -> dict[str, TrainedRho]:
-    """The mean ρ of the runs with each pooling, by its name."""
+    """Pooling -> ρ before training and the mean ρ of the runs after it."""
     trained = {}
     for row in runs.rows:
         if row.before is not None and row.summary is not None:
