@@ -22,7 +22,8 @@ class AllowedHosts:
         names = {*LOOPBACK, bound, *extra}
         if self._any_address:
             names |= {socket.gethostname(), socket.getfqdn()}
-        # Hugging Face Spaces set this variable. Without it, the name "" is added, and is removed below.
+        # Hugging Face Spaces set this variable. Without it, the name "" is added, which is one of
+        # WILDCARDS and removed below.
         names.update(os.environ.get("SPACE_HOST", "").split(","))
         self._names = {name.strip("[]").lower() for name in names} - WILDCARDS
 

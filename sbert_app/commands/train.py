@@ -157,7 +157,7 @@ def train(
 
 def _with_settings(command: Callable[..., None]) -> None:
     """Replaces the last parameter of a command, ``**settings``, by an option for each field of `RunConfig`."""
-    # Only these parameters may have defaults in any order.
+    # Only keyword-only parameters may have defaults in any order.
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.signature(command, eval_str=True)
     *own_parameters, _ = signature.parameters.values()

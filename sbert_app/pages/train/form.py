@@ -161,6 +161,7 @@ def build(services: Services) -> Fields:
     # The style sheet puts the fields into two columns.
     with _fold("more") as fields["more"], gr.Row(elem_classes="two-columns"):
         own = objective.own_fields()
+        # A field that only some objectives have is hidden if this objective does not have it.
         for name in MORE:
             fields[name] = component(initial, name, visible=name not in OWN_FIELDS or name in own)
     for name, title in fold_titles(initial).items():
@@ -234,6 +235,7 @@ def _choices(name: str) -> list[Any]:
         parts = [CONCATENATIONS[part] for part in value.split("+")]
         concatenations.append((f"({', '.join(parts)})", value))
     choices: dict[str, list[Any]] = {
+        # `fresh` adds the runs when the page is opened.
         "base": base_choices([]),
         "concatenation": concatenations,
         "teacher": TEACHERS,
@@ -403,8 +405,8 @@ def updates(values: Fields, names: list[str]) -> list[Any]:
 
 def shown_values(values: Fields) -> Fields:
     """Returns the fields of a config as the form shows them."""
-    # The choices of the pickers say "base" and "none" for None. Without a teacher, the field has the
-    # first one, which `to_config` drops unless the objective needs it.
+    # The choices of the pickers say "base" and "none" for None. If the config has no teacher, the
+    # field has the first of TEACHERS, which `to_config` drops unless the objective needs a teacher.
     return values | {
         "pooling": values["pooling"] or "base",
         "eval_data": values["eval_data"] or "none",
@@ -459,7 +461,7 @@ class DataUpload:
         columns: Chosen | None = None,
         scale: str = "",
     ) -> Update:
-        """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides.
+        """Selects the upload with this encoding and sheet. Without ``columns``, the table's own reading decides.
 
         ``scale`` is the argument ``read_as`` of `chosen_name`.
         """
@@ -540,7 +542,8 @@ class DataUpload:
 def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
     """Empties the panel of an upload, and hides its pickers and its fold, when a named data set is selected."""
     name = name or ""
-    # The choices "none" and a tenth of the training data are neither paths nor sets.
+    # An upload is a path, so its name has a slash. The name of a set may have one, too, such as
+    # hf:org/name. The choices "none" and "held-out" do not have one.
     is_upload = "/" in name and not DataName.parse(name).is_set
     if is_upload:
         return (gr.skip(),) * 5

@@ -175,8 +175,8 @@ class RunPanel:
             show_progress_on=self.pushed,
             api_visibility="private",
         )
-        # The script below presses the button Download as soon as it shows a size. The one of the last
-        # export is hidden first, so that it is not pressed.
+        # The script below presses the button Download as soon as it shows a size. The button of the
+        # last export is hidden first, so that the script does not press it.
         emptied = self.export.click(hidden, None, self.download, **event_options(queue=False))
         exported = emptied.then(
             self._export,
@@ -229,7 +229,11 @@ class RunPanel:
     def look(
         self, selected: str, overlaid: Sequence[str], pattern: str | None = None
     ) -> dict[Any, Output]:
-        """Returns the current state of every component. ``pattern`` is the filter of the list."""
+        """Returns the current state of every component. ``pattern`` is the filter of the list.
+
+        The first argument of an `Output` is a version. If the browser does not have this version
+        yet, the second argument is sent.
+        """
         is_filtered = bool((pattern or "").strip())
         # The filter searches all runs. Without it, the list has the newest runs, all runs at work, and
         # the open and the overlaid ones.

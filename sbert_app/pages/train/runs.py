@@ -326,8 +326,8 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         text = f"{metric.factor * value:.{digits}f}"
         tiles.append((text, f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
-        # Of plain sentences or of the training data, whichever are more alike. Without a cosine of the
-        # training data, −1 leaves the choice to the plain sentences.
+        # The higher of two mean cosines: of plain sentences, and of sentences of the training data.
+        # If the training data was not measured, −1 stands in for it.
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         if cosine > COLLAPSED_FROM:
             remark = "collapsed: all sentences look alike"
@@ -439,6 +439,7 @@ def command_of(config: RunConfig) -> str:
     defaults["learning_rate"] = default_learning_rate(config.base)
     words = ["sbert-lab", "train"]
     for name, value in config:
+        # A Python object, such as an objective of the user, is stored as "own (…)".
         if is_own(str(value)):
             return ""
         if value == defaults[name]:
