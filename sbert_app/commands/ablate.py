@@ -124,7 +124,8 @@ def run_experiment(
                 elif event["kind"] == "train" and cluster is None:
                     bar(event["step"], event["steps"])
 
-            # A run of an experiment that is not queued counts as stopped, so it is resumable.
+            # The runs of this experiment are not queued. Such a run counts as stopped, so it is
+            # resumable.
             result = execute(
                 store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE
             )

@@ -361,7 +361,8 @@ def score(
                         raise InputError(
                             f"{error}; the scores without a column match are in {target}"
                         ) from error
-                    # Text files have the layout of the input. The typed file has none.
+                    # Outputs that are text files have the layout of the input, which the typed file
+                    # does not have.
                     outputs = replace(outputs, layout=Layout.of(table))
                     # The name of the new column of cosines.
                     cosine = summary.added["cosine"]

@@ -133,8 +133,8 @@ class _MapTab:
         self.open_corpus = shared.open_corpus
         self.clustering = shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
-        # The `_version` of the map on the page, with which an event that changes nothing on it is
-        # skipped: Gradio may send one change twice.
+        # The `_version` of the map on the page. An event after which the map would have the same
+        # version is skipped, because Gradio may send one change twice.
         self.drawn_version = gr.State(None)
         # The key of the corpus whose map, selection and settings are on the page; "" at first.
         self.last_corpus = gr.State("")
@@ -143,7 +143,7 @@ class _MapTab:
         with gr.Row(elem_id="map-area"):
             with gr.Column(scale=7, min_width=320, elem_id="map-frame"):
                 status = self._build_map()
-            # A lasso opens the first list, a click on a point the second one.
+            # A lasso opens the first list, and a click on a point opens the second one.
             with (
                 gr.Column(scale=0, min_width=320, elem_id="map-side"),
                 gr.Tabs(selected=SEARCH, elem_id="map-lists") as self.lists,
@@ -274,6 +274,7 @@ class _MapTab:
                 return True
             return drawn_version == _version(open_corpus, clustering, MapControls(*values))
 
+        # The components of ``empty`` are also the outputs of `draw`.
         draw = self.task.handler(self.draw, empty, on_stop, unless=is_up_to_date)
         draw_at = partial(
             self.task.on, handler=draw, inputs=inputs, outputs=empty, concurrency_limit=4
@@ -427,7 +428,7 @@ class _MapTab:
     def show_row(
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
-        """Lists the sentences nearest to the one in a row of the table. Its first cell is the number, from 1."""
+        """Lists the sentences nearest to the one in a row of the table, whose first cell is its number, from 1."""
         row = int(event.row_value[0]) - 1
         return self._nearest(open_corpus, second, pooling, row)
 

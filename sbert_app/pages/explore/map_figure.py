@@ -73,7 +73,7 @@ def make_figure(
     """Draws one map, or two side by side.
 
     Args:
-        colouring: of the points on the map; None for one colour.
+        colouring: the colours of the points on the map; None for one colour.
         topics: coarse and fine regions, whose keywords are written onto the map; empty if no names
             are written.
     """

@@ -288,7 +288,10 @@ class _ExplorePage:
         return {control: gr.update(visible=name == source) for control, name in sources.items()}
 
     def own_choices(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
-        """Offers the corpora of this browser that still exist, and the corpus in the address."""
+        """Offers the corpora of this browser that still exist.
+
+        ``corpus_id`` is the selected corpus, which may come from the address, and is offered too.
+        """
         ids = [*corpus_ids, corpus_id] if corpus_id else corpus_ids
         records = self.corpora.list(dict.fromkeys(ids))
         choices = [kept_choice(key, record) for key, record in records.items()]

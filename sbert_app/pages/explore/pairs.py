@@ -189,7 +189,10 @@ class _PairsTab:
     def find_duplicates(
         self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
     ) -> Update:
-        """Finds the sentences that repeat an earlier one, or the ones in another corpus if ``against`` names it."""
+        """Finds the sentences that repeat an earlier one.
+
+        If ``against`` names another corpus, finds the sentences that are in this corpus instead.
+        """
         embeddings = self.services.embeddings
         folder = self.services.temp.new_folder("explore")
         embedded = require_open(open_corpus).embed(embeddings)

@@ -118,7 +118,7 @@ def hits(result: SearchResult) -> Markup:
 
 
 def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:
-    """Returns the first hit of each distinct sentence, and the number of its hits."""
+    """Returns for each distinct sentence the first hit and the number of hits."""
     times = Counter(hit.sentence for hit in ranked)
     first: dict[str, Hit] = {}
     for hit in ranked:

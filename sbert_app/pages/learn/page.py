@@ -184,6 +184,7 @@ class _LearnPage:
             yield from measure(request, questions, class_link, *own)
 
         def measure_after(event: Any) -> Any:
+            """Measures the open lesson after an event, and remembers the lesson in the browser."""
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
             # Four visitors can measure at once, so that a lesson that trains does not keep the others
             # waiting.
@@ -287,7 +288,7 @@ class _LearnPage:
         for view in self.views:
             updates = _field_updates(view, class_link, request)
             model = updates.get(view.demo.model)
-            # The update of a field that stays as it is, ``gr.skip()``, is not a str.
+            # None if the demo has no such field, and ``gr.skip()`` if the field stays as it is.
             if isinstance(model, str):
                 models.append(model)
             fields |= updates

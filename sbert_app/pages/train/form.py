@@ -258,7 +258,7 @@ def _data(
     short: str,
     choices: Sequence[tuple[str, str]],
 ) -> Fields:
-    """Builds the picker of a data set, and an upload in its place.
+    """Builds the picker of a data set, and the button for an upload that the picker then selects.
 
     Args:
         short: a part of the element ids, and of the key of the upload.
@@ -540,7 +540,10 @@ class DataUpload:
 
 
 def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
-    """Empties the panel of an upload, and hides its pickers and its fold, when a named data set is selected."""
+    """Empties the panel of an upload, and hides its fields and its fold, when a named data set is selected.
+
+    The outputs are the table, three fields and the fold.
+    """
     name = name or ""
     # An upload is a path, so its name has a slash. The name of a set may have one, too, such as
     # hf:org/name. The choices "none" and "held-out" do not have one.
@@ -594,6 +597,7 @@ def connect_uploads(
         """Takes the file that another page has sent, if there is one in the address."""
         token = request.query_params.get("file")
         if not token:
+            # Gradio does not take an empty dictionary for updates.
             return {planned: gr.skip()}
         try:
             return with_held_out(train.take(token), dev_data)

@@ -231,8 +231,8 @@ class RunPanel:
     ) -> dict[Any, Output]:
         """Returns the current state of every component. ``pattern`` is the filter of the list.
 
-        The first argument of an `Output` is a version. If the browser does not have this version
-        yet, the second argument is sent.
+        An `Output` has a version, and the update that is sent if the browser does not have this
+        version yet. Without an update, the version is the value of the component.
         """
         is_filtered = bool((pattern or "").strip())
         # The filter searches all runs. Without it, the list has the newest runs, all runs at work, and
@@ -316,7 +316,8 @@ class RunPanel:
     ) -> Output:
         """Returns the state of the list. Without a filter, the runs of an experiment share one row."""
         listed = self._matching(runs, pattern)
-        # The request to stop is a file of its own, so runs with and without it are equal.
+        # Equal runs may have different labels, because the request to stop a run is a file of its
+        # own.
         states = [state_label(run) for run in runs]
         open_id = open_run.id if open_run else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)

@@ -150,6 +150,7 @@ def _connect_form(
 
     run_js(preset.input, KEEP_PRESET, preset)
     run_js(lesson.change, KEEP_CHANGED, lesson)
+    # `preset.input` and `base.input` have several listeners, so they need the mode "multiple".
     picked = preset.input(
         fill_form,
         [questions, preset],
@@ -211,7 +212,7 @@ def _fill(
     """Returns the preset, the state with its key and values, its lesson, and the updates of the fields ``names``.
 
     Args:
-        changes: updates of fields that replace those of the preset, by name.
+        changes: updates of fields, by name, that replace the values of the preset.
     """
     values = PRESETS[key].fields()
     if key == "two-stage":

@@ -195,7 +195,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Ma
         facts.append(f"{estimate.steps:,} steps of {estimate.config.batch_size}")
     if seeds > 1:
         facts.append(f"{seeds} seeds")
-    # Before the first run of this kind, there is neither a time nor its source.
+    # Before the first run of this kind, the time and its source are unknown.
     if rate is None:
         return estimate_plan(facts, None, "", estimate.notes)
     seconds = rate.seconds(estimate)
@@ -445,7 +445,8 @@ def command_of(config: RunConfig) -> str:
         if value == defaults[name]:
             continue
         words.append(SETTINGS[name].option)
-        # A switch has no value. All switches are off by default. RunConfig reads "none" as None.
+        # A switch takes no value. It is off by default, so a changed switch is on. RunConfig reads
+        # "none" as None.
         if value is not True:
             words.append(_text(value) or "none")
     return shlex.join(words)

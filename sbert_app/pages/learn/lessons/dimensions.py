@@ -110,7 +110,7 @@ def kept_lines(result: RhoBySize, size: RhoOfSize) -> go.Figure:
 
 
 def describe(result: RhoBySize, size: RhoOfSize) -> Markup:
-    """ρ of each choice at each size, and what half, or what was chosen, costs."""
+    """ρ of each choice at each size, and what is lost with the chosen ``size``."""
     rows = []
     for row in result.rows:
         draws = row.random

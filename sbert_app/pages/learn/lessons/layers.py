@@ -76,6 +76,7 @@ def measure(context: Context, model: str, pairs: int) -> Layers:
     return Layers(
         encoder.name,
         {name: [quality(layer) for layer in layers] for name, layers in pooled.items()},
+        # Layer 1 is the first one after the input embeddings.
         {name: quality((layers[1] + layers[-1]) / 2) for name, layers in pooled.items()},
         sample,
         timed,

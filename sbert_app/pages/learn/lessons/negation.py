@@ -114,6 +114,7 @@ def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     ]
     with Timed() as timed:
         scores = _score_pairs(context, pairs, kind)
+    # The fields of `Scores` have the order of the three parts of ``pairs``.
     return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, timed
 
 

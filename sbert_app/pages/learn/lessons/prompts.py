@@ -94,7 +94,7 @@ def measure(context: Context, own: str) -> Prompts:
         cosines = cosine(first, second)
         rho = correlation(cosines, sample.gold, keys=keys)
         change = Difference.of(rho, plain)
-        # The correlation of equal cosines is undefined.
+        # If all cosines are equal, their correlation is undefined, and the change is None.
         if change is not None:
             similar = cosines[sample.gold >= SIMILAR_FROM].mean()
             rows.append(
