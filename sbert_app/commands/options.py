@@ -292,8 +292,8 @@ def input_file(source: str, lines: bool = False) -> Iterator[str]:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         with path.open("rb") as file:
-            # JSON, Parquet and workbooks begin with one of PACKED. A byte order mark and blank space
-            # may come before it.
+            # JSON, Parquet and workbooks begin with one of PACKED. A byte order mark and blank
+            # space may come before it.
             is_text = not file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(PACKED)
         if lines and is_text:
             # A .txt file is read as one sentence per line.

@@ -101,7 +101,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
             seed=int(seed or 0),
         )
         path = services.temp.new_folder("explore") / "atlas.parquet"
-        drawn = export_atlas(
+        num_drawn = export_atlas(
             embedded,
             describe_clusters(embedded, labels),
             path,
@@ -111,7 +111,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
             embeddings.limits,
             watch,
         )
-        status = macro("explore/atlas")(rows=len(embedded), drawn=drawn, options=OPTIONS)
+        status = macro("explore/atlas")(rows=len(embedded), drawn=num_drawn, options=OPTIONS)
         return {tab.status: status, file: str(path)}
 
     inputs = [shared.open_corpus, shared.clustering, *settings]

@@ -294,6 +294,7 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     base = progress.figure(progress.baseline)
     latest = progress.latest
     digits = _digits(run)
+    # `measure` is None before the first evaluation. No tile names the metric then.
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     # The share of first sentences whose nearest sentence is their partner, before and after
