@@ -33,8 +33,7 @@ def hide_password() -> None:
     """Starts the process anew without ``--auth USER:PASSWORD``, which every user of the machine could read.
 
     The list of processes shows command lines but not environments, so the password is moved to
-    $SBERT_AUTH. Without such an option nothing happens, and neither on Windows, which cannot replace
-    a process.
+    $SBERT_AUTH. Nothing happens without this option, or on Windows, which cannot replace a process.
     """
     if sys.platform == "win32":
         return

@@ -22,7 +22,8 @@ class AllowedHosts:
         names = {*LOOPBACK, bound, *extra}
         if self._any_address:
             names |= {socket.gethostname(), socket.getfqdn()}
-        # Hugging Face Spaces set this variable. Without it, the name "" is added, and is removed below.
+        # Hugging Face Spaces set this variable. Without it, the name "" is added, which is one of
+        # WILDCARDS and removed below.
         names.update(os.environ.get("SPACE_HOST", "").split(","))
         self._names = {name.strip("[]").lower() for name in names} - WILDCARDS
 
@@ -46,6 +47,7 @@ class AllowedHosts:
 
 def host_name(host: str) -> str:
     """The name in a Host header, such as ``::1`` in ``[::1]:7860``, in lower case; "" if the header is malformed."""
+    # urlsplit would read a user and a path, which a Host header cannot have.
     if "@" in host or "/" in host:
         return ""
     try:
@@ -60,6 +62,7 @@ def is_same_origin(origin: str, host: str) -> bool:
     The scheme is not compared, because a proxy that ends TLS sends plain HTTP to the app.
     """
     try:
+        # The netloc of the origin "null" is "", as is a missing Host header.
         return host != "" and urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:
         return False

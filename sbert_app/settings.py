@@ -116,6 +116,7 @@ class Settings(BaseModel):
             if value not in (None, ""):
                 values[name] = value
         if str(values.get("public", "")).lower() in ("true", "1", "yes", "on"):
+            # Values that are given take precedence over the defaults of a public server.
             values = PUBLIC | values
         auth_file = auth_file or os.environ.get("SBERT_AUTH_FILE")
         # The file takes precedence over $SBERT_AUTH.

@@ -106,10 +106,11 @@ def run_experiment(
     stop_error = StoppedError(f"resume it with: {command} --resume {experiment_id}")
 
     def is_stopped_at_once() -> bool:
+        """Whether a signal raises KeyboardInterrupt at once, and does not only set ``should_end``."""
         # Runs on Ray are executed in threads, which check ``should_end`` themselves.
         return cluster is None and not ids_in_training
 
-    # ``should_end`` is defined by the block below, in which this is called.
+    # This is called inside the block below, which defines ``should_end``.
     def execute_run(run_id: str) -> None:
         if should_end():
             return
@@ -123,7 +124,8 @@ def run_experiment(
                 elif event["kind"] == "train" and cluster is None:
                     bar(event["step"], event["steps"])
 
-            # A run of an experiment that is not queued counts as stopped, so it is resumable.
+            # The runs of this experiment are not queued. Such a run counts as stopped, so it is
+            # resumable.
             result = execute(
                 store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE
             )

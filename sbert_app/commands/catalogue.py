@@ -64,6 +64,7 @@ def models(
     for name, kind in kinds.items():
         is_here = cache.is_here(name)
         rows.append({"name": name, "kind": kind, "here": is_here, "bytes": sizes.get(name)})
+    # The newest runs, as many as the pickers of the app offer.
     for run in RunStore(place).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")

@@ -81,7 +81,7 @@ def _packages() -> str:
 
 
 def _extras() -> str:
-    """Returns the extras whose modules are all installed. Some, such as anyio, also come with other packages."""
+    """Returns the extras whose modules are all installed. Some modules, such as anyio, come with other packages too."""
     # A dict keeps the order of the extras.
     complete = dict.fromkeys(EXTRA_OF.values())
     for module, extra in EXTRA_OF.items():

@@ -57,7 +57,8 @@ def evaluate(
             _calibrate(data, calibrate, model, computing)
             return
 
-        # ``name`` is a part of the model's name, if that joins several: NAME?rerank=CROSS_ENCODER.
+        # Called with the name of each model, because --model may join several, as in
+        # NAME?rerank=CROSS_ENCODER.
         def load(name: str) -> Model:
             return options.load_model(replace(model, model=name), computing)
 
@@ -79,6 +80,7 @@ def _calibrate(
     name = ModelName.parse(model.name).with_pooling(model.pooling)
     models = ModelCache(place)
     with clean_stdout():
+        # Stores the curve, which `check` reads.
         curve = calibrate_on(models, name, data, place, UNWATCHED)
         report = check(models, name, check_data, place, UNWATCHED)
         encoder = models.get(name, VectorModel)
@@ -167,7 +169,7 @@ def _table(result: dict[str, Any]) -> str:
         )
     if "interval" in result:
         interval = result["interval"]
-        # Without an interval, its method says why there is none.
+        # If there is no interval, ``method`` says why.
         text = interval["method"]
         if not isnan(interval["low"]):
             text = f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f} ({text})"

@@ -71,7 +71,7 @@ class PartsOptions:
         if self.engine is not None or output.endswith("/"):
             return True
         if Path(output).is_dir():
-            # A folder with the name of a file was not meant as a folder of parts.
+            # A folder that is named like a file, such as out.csv, is not used as a folder of parts.
             return not output.lower().endswith(FILE_SUFFIXES)
         return _is_several(source) and not Path(output).suffix
 
@@ -199,7 +199,7 @@ def encode(
             target = Path(output_path)
             # Errors of the file are reported before the model is loaded.
             table, column = open_sentences(path, file.columns, file.encoding, file.sheet)
-            # The columns of the sentences of a row: two for pairs, three for triplets.
+            # `sentences` are the columns that have sentences: two for pairs, three for triplets.
             if file.columns is None and len(table.reading.sentences) > 1:
                 note = f"{source} holds pairs: {column} alone is encoded; --columns names another column"
                 print(note, file=sys.stderr)
@@ -361,13 +361,15 @@ def score(
                         raise InputError(
                             f"{error}; the scores without a column match are in {target}"
                         ) from error
-                    # Text files have the layout of the input. The typed file has none.
+                    # Outputs that are text files have the layout of the input, which the typed file
+                    # does not have.
                     outputs = replace(outputs, layout=Layout.of(table))
+                    # The name of the new column of cosines.
                     cosine = summary.added["cosine"]
                     matches = apply_threshold(
                         typed_file, summary.columns, cosine, limit, outputs, gold=summary.gold
                     )
-                    # The typed file is deleted with its folder.
+                    # `summary.outputs` names the typed file, too, which is deleted with its folder.
                     summary.outputs = matches.outputs
         _print_scores(summary, matches, computing.as_json)
 

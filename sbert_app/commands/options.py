@@ -50,6 +50,7 @@ PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 def complete_models(incomplete: str) -> list[str]:
     """Returns the built-in models and runs whose names begin with ``incomplete``, for completion by a shell."""
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES]
+    # The newest runs, as many as the pickers of the app offer.
     for run in RunStore(home_folder()).list(PICKED):
         if run.has_model:
             names.append(str(ModelName.of_run(run.id)))
@@ -152,7 +153,7 @@ class ModelOptions:
         name = ModelName.parse(self.model)
         if self.dimension is not None:
             name = replace(name, dimension=self.dimension)
-        # Either option replaces the prompt in the name, whether that is a text or the name of one.
+        # A name may have the text of a prompt or the name of one. Either option replaces both.
         if self.prompt is not None or self.prompt_name is not None:
             name = replace(name, prompt=self.prompt, prompt_name=self.prompt_name)
         return str(name)
@@ -179,7 +180,7 @@ class FileOptions:
         for field in fields(self):
             settings[field.name] = getattr(data, field.name) or getattr(self, field.name)
         for key, value in zip(READ_AS, data.read_as, strict=True):
-            # These options have no split, and `FileOptions` has no scale, labels and raters either.
+            # There is no option for the split. `FileOptions` also lacks scale, labels and raters.
             if value and key not in settings:
                 raise InputError(f"?{key}= is not for this command; leave it out")
         return data.name, replace(self, **settings)
@@ -291,7 +292,8 @@ def input_file(source: str, lines: bool = False) -> Iterator[str]:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         with path.open("rb") as file:
-            # A byte order mark and blank space may come before the first sign.
+            # JSON, Parquet and workbooks begin with one of PACKED. A byte order mark and blank
+            # space may come before it.
             is_text = not file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(PACKED)
         if lines and is_text:
             # A .txt file is read as one sentence per line.
@@ -318,7 +320,7 @@ class Computing:
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """Wraps a command so that a parameter with the type of a group, such as `ModelOptions`, becomes its options."""
     signature = inspect.signature(command, eval_str=True)
-    # Only these parameters may have defaults in any order.
+    # Only keyword-only parameters may have defaults in any order.
     kind = inspect.Parameter.KEYWORD_ONLY
     groups: dict[str, Any] = {}
     parameters = []

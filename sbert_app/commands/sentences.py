@@ -252,7 +252,8 @@ def export(
     clustering = ClusterSettings(HDBSCAN)
     if clusters:
         clustering = ClusterSettings(K_MEANS, num_clusters=clusters)
-    # Of more sentences HDBSCAN clusters a sample of this size, too; the others join its clusters.
+    # If there are more sentences, HDBSCAN also clusters a sample of this size. The other sentences
+    # join the clusters of the sample.
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
     with (

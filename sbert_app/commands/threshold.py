@@ -72,7 +72,7 @@ def threshold(
         rows = load_data(file.with_options(source), home, split="test")
 
         def load(other: ModelName) -> Model:
-            # The name of this model or of the model before, which contains the pooling.
+            # Called with the name of this model and of the model before. Both contain the pooling.
             return options.load_model(replace(model, model=str(other), pooling=None), computing)
 
         advice = advise(name, rows, load, home, criteria, before, match_from, Watch.of(bar))

@@ -139,7 +139,7 @@ def train(
                 f"{run_id} before its next step; resume it with: train --resume {run_id}"
             ) from None
         except InputError:
-            # A run without a step has no checkpoint that deleting it would lose.
+            # Before its first step a run has no checkpoint, so nothing is lost if it is deleted.
             is_new = not resume and not store.get(run_id).progress.step
             if is_new:
                 # Its data or its base cannot be used, so the run is useless.
@@ -157,7 +157,7 @@ def train(
 
 def _with_settings(command: Callable[..., None]) -> None:
     """Replaces the last parameter of a command, ``**settings``, by an option for each field of `RunConfig`."""
-    # Only these parameters may have defaults in any order.
+    # Only keyword-only parameters may have defaults in any order.
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.signature(command, eval_str=True)
     *own_parameters, _ = signature.parameters.values()

@@ -150,6 +150,7 @@ class _ClustersTab:
             self.cosine.release,
             self.number.release,
         ]
+        # After an error or a stop, the page shows no clusters.
         find = self.task.handler(self.find, self._no_clusters())
 
         def visit(
@@ -157,7 +158,7 @@ class _ClustersTab:
         ) -> Iterator[Update]:
             open_corpus = values[0]  # the first of the inputs
             if open_corpus is None:
-                # The clusters are found when the corpus is there.
+                # `resume` finds the clusters when the corpus is there.
                 yield {self.is_waiting: True}
             elif shown_for == open_corpus:
                 # The clusters are on the page already.
@@ -186,7 +187,8 @@ class _ClustersTab:
         embeddings = self.services.embeddings
         embedded = require_open(open_corpus).embed(embeddings)
         count = None
-        # ``cut`` keeps its value while it is hidden. HDBSCAN then ignores the number of clusters.
+        # ``cut`` keeps its value while it is hidden, so HDBSCAN may get a number of clusters, which
+        # it ignores.
         if method == K_MEANS or cut == BY_NUMBER:
             # A corpus may have fewer sentences than the slider says.
             count = min(int(number), len(embedded))
@@ -221,6 +223,7 @@ def clusters_status(
     groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float
 ) -> Markup:
     """Renders the number of clusters, the number of sentences outside of them, and the method."""
+    # Clusters are numbered from 1. The noise has the number 0.
     numbered = [group for group in groups if group.number]
     return macro("explore/clusters_status")(
         clusters=len(numbered),
@@ -234,6 +237,7 @@ def clusters_status(
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
     """Renders a card for each cluster with its size, its keywords and the sentences nearest to its centre."""
+    # Clusters are numbered from 1. The noise has the number 0.
     numbered = [group for group in groups if group.number]
     return render(
         "explore/templates/clusters.html",

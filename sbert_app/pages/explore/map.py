@@ -93,10 +93,15 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         watch.report(0, "Clustering")
         labels = current_clusters(embeddings, embedded, clustering, watch)
         neighbours, min_dist, seed = values
-        # The value of an empty number field is None.
-        map_settings = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
+        map_settings = MapSettings(
+            dimensions=2,
+            neighbours=int(neighbours),
+            min_dist=float(min_dist),
+            # The value of an empty number field is None.
+            seed=int(seed or 0),
+        )
         path = services.temp.new_folder("explore") / "atlas.parquet"
-        points = export_atlas(
+        num_drawn = export_atlas(
             embedded,
             describe_clusters(embedded, labels),
             path,
@@ -106,7 +111,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
             embeddings.limits,
             watch,
         )
-        status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
+        status = macro("explore/atlas")(rows=len(embedded), drawn=num_drawn, options=OPTIONS)
         return {tab.status: status, file: str(path)}
 
     inputs = [shared.open_corpus, shared.clustering, *settings]
@@ -128,8 +133,8 @@ class _MapTab:
         self.open_corpus = shared.open_corpus
         self.clustering = shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
-        # The `_version` of the map on the page, with which an event that changes nothing on it is
-        # skipped: Gradio may send one change twice.
+        # The `_version` of the map on the page. An event after which the map would have the same
+        # version is skipped, because Gradio may send one change twice.
         self.drawn_version = gr.State(None)
         # The key of the corpus whose map, selection and settings are on the page; "" at first.
         self.last_corpus = gr.State("")
@@ -138,7 +143,7 @@ class _MapTab:
         with gr.Row(elem_id="map-area"):
             with gr.Column(scale=7, min_width=320, elem_id="map-frame"):
                 status = self._build_map()
-            # A lasso opens the first list, a click on a point the second one.
+            # A lasso opens the first list, and a click on a point opens the second one.
             with (
                 gr.Column(scale=0, min_width=320, elem_id="map-side"),
                 gr.Tabs(selected=SEARCH, elem_id="map-lists") as self.lists,
@@ -192,6 +197,7 @@ class _MapTab:
             NO_MODEL,
             "Second model",
             optional=True,
+            # `model_picker` adds a hint and the class "model" by default.
             info="",
             min_width=170,
             container=False,
@@ -268,6 +274,7 @@ class _MapTab:
                 return True
             return drawn_version == _version(open_corpus, clustering, MapControls(*values))
 
+        # The components of ``empty`` are also the outputs of `draw`.
         draw = self.task.handler(self.draw, empty, on_stop, unless=is_up_to_date)
         draw_at = partial(
             self.task.on, handler=draw, inputs=inputs, outputs=empty, concurrency_limit=4
@@ -294,6 +301,7 @@ class _MapTab:
         draw_at(changed.then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
+        # The event has a second listener, which draws the map, so it needs the mode "multiple".
         self.colour.input(
             _query_field,
             self.colour,
@@ -334,6 +342,7 @@ class _MapTab:
         corpus. ``last_corpus`` is "" when the first corpus is opened.
         """
         if open_corpus is None:
+            # Gradio does not take an empty dictionary for updates.
             return {self.nearest: gr.skip()}
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
         choices = _colours(corpus)
@@ -398,8 +407,8 @@ class _MapTab:
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
-            # The key has neither the gold scores of pairs, nor the settings of the clusters, nor the
-            # vector of the query.
+            # Some of what a plot shows is not in the key: the gold scores of pairs, the settings of
+            # the clusters, and the vector of the query.
             has_pairs = result.embedded[0].corpus.gold is not None
             depends_on_more = has_pairs or controls.colour in (CLUSTER, QUERY)
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
@@ -419,7 +428,7 @@ class _MapTab:
     def show_row(
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
-        """Lists the sentences nearest to the one in a row of the table. Its first cell is the number, from 1."""
+        """Lists the sentences nearest to the one in a row of the table, whose first cell is its number, from 1."""
         row = int(event.row_value[0]) - 1
         return self._nearest(open_corpus, second, pooling, row)
 
@@ -439,7 +448,7 @@ class _MapTab:
         return html, gr.Tabs(selected=NEAREST_TO_POINT)
 
     def _map_status(self, result: MapResult, controls: MapControls) -> str:
-        """Renders the status of a map, with the run if the second model is one."""
+        """Renders the status of a map. If the second model comes from a training run, the status names the run."""
         gold = result.embedded[0].corpus.gold
         pairs = None
         if gold is not None and controls.pairs:
@@ -457,6 +466,7 @@ def _colours(corpus: Corpus) -> list[tuple[str, str]]:
     """Returns the ways to colour the points of a corpus."""
     choices = [("nothing", NOTHING)]
     choices += [(name, COLUMN + name) for name in corpus.columns]
+    # Smaller corpora have no topics.
     if len(corpus) >= FEWEST:
         choices.append(("topic", TOPIC))
     return [*choices, ("cluster", CLUSTER), ("similarity to a query", QUERY)]

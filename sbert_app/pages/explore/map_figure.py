@@ -73,13 +73,13 @@ def make_figure(
     """Draws one map, or two side by side.
 
     Args:
-        colouring: of the points on the map; None for one colour.
+        colouring: the colours of the points on the map; None for one colour.
         topics: coarse and fine regions, whose keywords are written onto the map; empty if no names
             are written.
     """
     layers = [topic_labels(regions) for regions in topics]
-    # Names that explain the colours take the place of the coarse topics. The values of a column are
-    # written onto the fine regions in which they prevail.
+    # The names of the colours take the place of the coarse topics. Clusters and topics have titles
+    # of their own. The values of a column are written onto the fine regions in which they prevail.
     if layers and isinstance(colouring, Labels):
         has_titles = controls.colour in (CLUSTER, TOPIC)
         layers[0] = colouring if has_titles else named_by(colouring, topics[1])
@@ -116,6 +116,7 @@ def make_figure(
 def topic_labels(topics: Topics) -> Labels:
     """Returns the topic of each point by its keywords. Regions with equal keywords are one topic."""
     names = topics.names
+    # A region without keywords has the name "".
     by_point = [names[label] or BLANK for label in topics.labels.tolist()]
     # With this limit no topics are merged.
     return make_labels("topic", by_point, limit=len(names))
@@ -124,8 +125,8 @@ def topic_labels(topics: Topics) -> Labels:
 def named_by(colouring: Labels, topics: Topics) -> Labels:
     """Names regions by the values of a column.
 
-    The region with most of the points of a value gets its name if at least half of the points of
-    the region have this value.
+    The region with the most points of a value is named by the value if at least half of the points
+    of the region have it.
     """
     regions = topics.labels
     # The number of points with each value in each region, int64 (regions, values).
@@ -133,8 +134,8 @@ def named_by(colouring: Labels, topics: Topics) -> Labels:
     np.add.at(counts, (regions, colouring.groups), 1)
     names = [""] * len(counts)
     for value, region in enumerate(counts.argmax(axis=0).tolist()):
-        # The rest is "other" or "(none)", which is not a name for a region.
         prevails = 2 * counts[region, value] >= counts[region].sum()
+        # The rest is "other" or "(none)", which does not name a region.
         if prevails and not colouring.is_rest(value):
             names[region] = colouring.names[value]
     return Labels(colouring.title, names, regions.astype(np.int32))

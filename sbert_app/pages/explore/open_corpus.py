@@ -46,6 +46,7 @@ class OpenCorpus:
     def query_encoder(self, models: ModelCache, dimension: int) -> VectorModel:
         """Returns the encoder of queries. Raises InputError if its vectors have another dimension than the corpus."""
         encoder = models.get(self.query_model or self.model, VectorModel, role="query")
+        # Only vectors of the user can have another dimension. Other vectors come from this model.
         if encoder.dimension != dimension:
             raise InputError(
                 f"your vectors have {dimension} dimensions, and {encoder.name} gives {encoder.dimension}: choose the "

@@ -188,7 +188,8 @@ class _ExplorePage:
     def wire(self, tabs: gr.Tabs) -> None:
         corpus_controls = [self.source, self.data, self.own_corpus, self.model, self.pooling]
         tab_controls = inputs_of(tabs, gr.Textbox)
-        # A pasted text and an upload are lost in a reload.
+        # By control, the values that are left out of the address. A pasted text and an upload are
+        # lost in a reload.
         passing: dict[Any, Any] = {self.source: (TEXT, FILE)}
         for control in tab_controls:
             if control.elem_id in PASSING:
@@ -242,6 +243,7 @@ class _ExplorePage:
             (self.own_corpus.input, self.open_and_fold),
             (deleted.then, self.open_and_fold),
         ):
+            # The update after an error is empty, because the page keeps the last corpus then.
             ended = self.tab.on(
                 event, self.tab.handler(work, {}), inputs, outputs, concurrency_limit=4
             )
@@ -267,6 +269,7 @@ class _ExplorePage:
     def take(self, request: gr.Request) -> Update:
         """Chooses the file that another page has sent."""
         if "file" not in request.query_params:
+            # Gradio does not take an empty dictionary for updates.
             return {self.source: gr.skip()}
         return {
             **self.panel.take(request),
@@ -285,7 +288,10 @@ class _ExplorePage:
         return {control: gr.update(visible=name == source) for control, name in sources.items()}
 
     def own_choices(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
-        """Offers the corpora of this browser that still exist, and the corpus in the address."""
+        """Offers the corpora of this browser that still exist.
+
+        ``corpus_id`` is the selected corpus, which may come from the address, and is offered too.
+        """
         ids = [*corpus_ids, corpus_id] if corpus_id else corpus_ids
         records = self.corpora.list(dict.fromkeys(ids))
         choices = [kept_choice(key, record) for key, record in records.items()]
@@ -372,7 +378,7 @@ class _ExplorePage:
             remedy = "Press Open to download, or choose another corpus or model."
             question = messages.ask_first(missing, remedy)
             return {self.tab.status: question, self.fold: gr.Accordion(open=True)}
-        # A file may have been sent by another page.
+        # A reload loses a pasted text and an upload, but not a file that another page has sent.
         is_lost = source == TEXT or (source == FILE and choice.path is None)
         return self.open(watch, EXAMPLE if is_lost else source, *values)
 

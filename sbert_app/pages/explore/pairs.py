@@ -189,7 +189,10 @@ class _PairsTab:
     def find_duplicates(
         self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
     ) -> Update:
-        """Finds the sentences that repeat an earlier one, or the ones that are in the corpus ``against``."""
+        """Finds the sentences that repeat an earlier one.
+
+        If ``against`` names another corpus, finds the sentences that are in this corpus instead.
+        """
         embeddings = self.services.embeddings
         folder = self.services.temp.new_folder("explore")
         embedded = require_open(open_corpus).embed(embeddings)
@@ -241,13 +244,13 @@ class _PairsTab:
         return update
 
     def _files(self, corpus: Corpus, duplicates: NearDuplicates, folder: Path) -> Update:
-        """The downloads without duplicates, and of all rows with their groups.
+        """The updates of two download buttons: the rows without duplicates, and all rows with their groups.
 
         The rows of a file are saved in its format. The sentences of a corpus without a file are saved
         as CSV, and without groups.
         """
         if corpus.table is None:
-            # The other download has been hidden since the corpus was opened.
+            # `download_all` has been hidden since the corpus was opened.
             file = save_rows(corpus, duplicates.originals, folder, "without-duplicates.csv")
             return {self.download_kept: visible(str(file))}
         stem = corpus.table.path.stem
@@ -349,8 +352,9 @@ def count_of_corpus(corpus: Corpus, duplicates: NearDuplicates | None) -> str:
     if duplicates is not None:
         originals = len(duplicates.originals)
         remaining = f"; {originals:,} stay"
+        # The distinct sentences that are not originals. The number is negative if rounding puts the
+        # cosine of identical sentences below a threshold of 1.
         near = len(corpus) - copies - originals
-        # It is negative if rounding puts the cosine of identical sentences below a threshold of 1.
         if near > 0:
             parts.append(
                 f"{format_count(near, 'near-duplicate')} (cosine {duplicates.threshold:.2f} or more)"

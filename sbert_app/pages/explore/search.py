@@ -70,6 +70,7 @@ def build(services: Services, shared: Shared) -> None:
     def reset_query(open_corpus: OpenCorpus | None, query_text: str) -> Update:
         """Replaces an empty query, and the query of the example when another corpus is opened."""
         if open_corpus is None:
+            # Gradio does not take an empty dictionary for updates.
             return {query: gr.skip()}
         is_out_of_place = query_text == FIRST_QUERY and not open_corpus.is_example
         if query_text.strip() and not is_out_of_place:
@@ -117,7 +118,7 @@ def hits(result: SearchResult) -> Markup:
 
 
 def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:
-    """Returns the first hit of each distinct sentence, and the number of its hits."""
+    """Returns for each distinct sentence the first hit and the number of hits."""
     times = Counter(hit.sentence for hit in ranked)
     first: dict[str, Hit] = {}
     for hit in ranked:

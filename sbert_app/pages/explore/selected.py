@@ -66,6 +66,7 @@ class SelectedPanel:
                 self.download = gr.DownloadButton("Download CSV", size="sm", elem_id="selected-csv")
                 self.clear = gr.Button("Clear selection", size="sm", elem_id="selected-clear")
             self.links = gr.HTML(elem_id="selected-links")
+        # explore.js reads the selected rows here, and highlights them on the map.
         self.rows = gr.HTML(visible="hidden", elem_id="selected-rows")
 
     def build_table(self) -> None:
@@ -156,7 +157,10 @@ class SelectedPanel:
         return {self.column: gr.update(visible=True), self.summary: messages.error_message(error)}
 
     def _empty(self, key: str) -> Update:
-        """Returns the update that hides the panel, as nothing is selected. ``key`` is of the corpus, or ""."""
+        """Returns the update that hides the panel, as nothing is selected.
+
+        ``key`` is the key of the open corpus; "" without one.
+        """
         return {
             self.selection: SelectedRows(),
             self.column: gr.update(visible=False),

@@ -89,7 +89,7 @@ class Context:
         return self.models.get(DEFAULT_CROSS_ENCODER, PairModel)
 
     def encoder_of(self, model: str) -> Encoder:
-        """The bi-encoder with this name. InputError if it cannot be loaded, or is none of the app's own encoders."""
+        """The bi-encoder with this name. InputError if it cannot be loaded, or is not an `Encoder`."""
         # The import of torch takes seconds.
         from training.models.encoder import Encoder
 
@@ -232,11 +232,11 @@ def rank_lines(
             marker_size=8,
         )
     apply_style(figure, height=max(300, 30 * len(labels) + 80))
-    # Rank 1 is at the top.
     last = max(max(row) for row in ranks)
     figure.update_xaxes(side="top", showgrid=False, range=[-0.25, len(columns) - 0.75])
     figure.update_yaxes(
         type="log",
+        # From bottom to top, so rank 1 is at the top.
         range=[np.log10(last * 1.25), np.log10(0.8)],
         showgrid=False,
         showticklabels=False,

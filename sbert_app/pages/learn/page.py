@@ -184,6 +184,7 @@ class _LearnPage:
             yield from measure(request, questions, class_link, *own)
 
         def measure_after(event: Any) -> Any:
+            """Measures the open lesson after an event, and remembers the lesson in the browser."""
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
             # Four visitors can measure at once, so that a lesson that trains does not keep the others
             # waiting.
@@ -263,7 +264,9 @@ class _LearnPage:
             view.tab.on(reset.then, measure, inputs, view.outputs)
 
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
-        """Opens the class and the lesson in the address, or one whose button was pressed before.
+        """Opens the class and the lesson in the address.
+
+        If the button of a lesson was pressed while the page was opening, this lesson is opened.
 
         An invalid link opens the lessons without a class. A link begins no download: the lessons
         wait for the button.
@@ -285,7 +288,7 @@ class _LearnPage:
         for view in self.views:
             updates = _field_updates(view, class_link, request)
             model = updates.get(view.demo.model)
-            # The update of a field that stays as it is, ``gr.skip()``, is not a str.
+            # None if the demo has no such field, and ``gr.skip()`` if the field stays as it is.
             if isinstance(model, str):
                 models.append(model)
             fields |= updates
@@ -329,6 +332,7 @@ def _field_updates(view: _LessonView, class_link: ClassLink, request: gr.Request
     class_values = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
     updates = dict(zip(view.fields, values_of(view.fields, request), strict=True))
     for field, value in updates.items():
+        # The update of a field that the address does not name is ``gr.skip()``.
         is_in_address = value != gr.skip()
         if not is_in_address and class_values[field] != field.value:
             updates[field] = class_values[field]

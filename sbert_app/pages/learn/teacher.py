@@ -78,7 +78,7 @@ class ClassLink:
         """
         network_address = address_for_others(page, settings.host)
         address = f"{network_address or page}?{self.query}"
-        # On the server itself the page was opened at another address than the one in the link.
+        # Whether the link has another address than the page, which was opened on the server itself.
         is_of_network = network_address not in (None, page)
         code = Markup()
         if network_address:

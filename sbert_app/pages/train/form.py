@@ -161,6 +161,7 @@ def build(services: Services) -> Fields:
     # The style sheet puts the fields into two columns.
     with _fold("more") as fields["more"], gr.Row(elem_classes="two-columns"):
         own = objective.own_fields()
+        # A field that only some objectives have is hidden if this objective does not have it.
         for name in MORE:
             fields[name] = component(initial, name, visible=name not in OWN_FIELDS or name in own)
     for name, title in fold_titles(initial).items():
@@ -234,6 +235,7 @@ def _choices(name: str) -> list[Any]:
         parts = [CONCATENATIONS[part] for part in value.split("+")]
         concatenations.append((f"({', '.join(parts)})", value))
     choices: dict[str, list[Any]] = {
+        # `fresh` adds the runs when the page is opened.
         "base": base_choices([]),
         "concatenation": concatenations,
         "teacher": TEACHERS,
@@ -256,7 +258,7 @@ def _data(
     short: str,
     choices: Sequence[tuple[str, str]],
 ) -> Fields:
-    """Builds the picker of a data set, and an upload in its place.
+    """Builds the picker of a data set, and the button for an upload that the picker then selects.
 
     Args:
         short: a part of the element ids, and of the key of the upload.
@@ -403,8 +405,8 @@ def updates(values: Fields, names: list[str]) -> list[Any]:
 
 def shown_values(values: Fields) -> Fields:
     """Returns the fields of a config as the form shows them."""
-    # The choices of the pickers say "base" and "none" for None. Without a teacher, the field has the
-    # first one, which `to_config` drops unless the objective needs it.
+    # The choices of the pickers say "base" and "none" for None. If the config has no teacher, the
+    # field has the first of TEACHERS, which `to_config` drops unless the objective needs a teacher.
     return values | {
         "pooling": values["pooling"] or "base",
         "eval_data": values["eval_data"] or "none",
@@ -459,7 +461,7 @@ class DataUpload:
         columns: Chosen | None = None,
         scale: str = "",
     ) -> Update:
-        """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides.
+        """Selects the upload with this encoding and sheet. Without ``columns``, the table's own reading decides.
 
         ``scale`` is the argument ``read_as`` of `chosen_name`.
         """
@@ -538,9 +540,13 @@ class DataUpload:
 
 
 def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
-    """Empties the panel of an upload, and hides its pickers and its fold, when a named data set is selected."""
+    """Empties the panel of an upload, and hides its fields and its fold, when a named data set is selected.
+
+    The outputs are the table, three fields and the fold.
+    """
     name = name or ""
-    # The choices "none" and a tenth of the training data are neither paths nor sets.
+    # An upload is a path, so its name has a slash. The name of a set may have one, too, such as
+    # hf:org/name. The choices "none" and "held-out" do not have one.
     is_upload = "/" in name and not DataName.parse(name).is_set
     if is_upload:
         return (gr.skip(),) * 5
@@ -591,6 +597,7 @@ def connect_uploads(
         """Takes the file that another page has sent, if there is one in the address."""
         token = request.query_params.get("file")
         if not token:
+            # Gradio does not take an empty dictionary for updates.
             return {planned: gr.skip()}
         try:
             return with_held_out(train.take(token), dev_data)

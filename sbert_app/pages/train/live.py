@@ -175,8 +175,8 @@ class RunPanel:
             show_progress_on=self.pushed,
             api_visibility="private",
         )
-        # The script below presses the button Download as soon as it shows a size. The one of the last
-        # export is hidden first, so that it is not pressed.
+        # The script below presses the button Download as soon as it shows a size. The button of the
+        # last export is hidden first, so that the script does not press it.
         emptied = self.export.click(hidden, None, self.download, **event_options(queue=False))
         exported = emptied.then(
             self._export,
@@ -229,7 +229,11 @@ class RunPanel:
     def look(
         self, selected: str, overlaid: Sequence[str], pattern: str | None = None
     ) -> dict[Any, Output]:
-        """Returns the current state of every component. ``pattern`` is the filter of the list."""
+        """Returns the current state of every component. ``pattern`` is the filter of the list.
+
+        An `Output` has a version, and the update that is sent if the browser does not have this
+        version yet. Without an update, the version is the value of the component.
+        """
         is_filtered = bool((pattern or "").strip())
         # The filter searches all runs. Without it, the list has the newest runs, all runs at work, and
         # the open and the overlaid ones.
@@ -312,7 +316,8 @@ class RunPanel:
     ) -> Output:
         """Returns the state of the list. Without a filter, the runs of an experiment share one row."""
         listed = self._matching(runs, pattern)
-        # The request to stop is a file of its own, so runs with and without it are equal.
+        # Equal runs may have different labels, because the request to stop a run is a file of its
+        # own.
         states = [state_label(run) for run in runs]
         open_id = open_run.id if open_run else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)

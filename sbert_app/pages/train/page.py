@@ -150,6 +150,7 @@ def _connect_form(
 
     run_js(preset.input, KEEP_PRESET, preset)
     run_js(lesson.change, KEEP_CHANGED, lesson)
+    # `preset.input` and `base.input` have several listeners, so they need the mode "multiple".
     picked = preset.input(
         fill_form,
         [questions, preset],
@@ -211,7 +212,7 @@ def _fill(
     """Returns the preset, the state with its key and values, its lesson, and the updates of the fields ``names``.
 
     Args:
-        changes: updates of fields that replace those of the preset, by name.
+        changes: updates of fields, by name, that replace the values of the preset.
     """
     values = PRESETS[key].fields()
     if key == "two-stage":
@@ -227,8 +228,10 @@ def _fill_from_link(
 ) -> list[Any] | None:
     """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
 
-    ?sentences=<token> names sentences from another page, which become the training data. Returns
-    None if the address has none of these, so that the form stays as it is.
+    ?sentences=<token> names sentences from another page, which become the training data.
+
+    Returns updates in the order of `_fill`. None if the address has none of these parameters, so
+    that the form stays as it is.
     """
     query = request.query_params
     names = list(fields)
@@ -246,7 +249,7 @@ def _fill_from_link(
     except UserFacingError as error:
         return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
     changes = from_address(query.get("changed", ""), fields)
-    # Without a preset, the fields differ from the first one, with which the page opens.
+    # ?changed without ?preset changes the first preset, with which the page opens.
     default = next(iter(PRESETS)) if changes else ""
     key = query.get("preset", default)
     if key not in PRESETS:

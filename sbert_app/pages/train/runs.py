@@ -195,7 +195,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Ma
         facts.append(f"{estimate.steps:,} steps of {estimate.config.batch_size}")
     if seeds > 1:
         facts.append(f"{seeds} seeds")
-    # Before the first run of this kind, there is neither a time nor its source.
+    # Before the first run of this kind, the time and its source are unknown.
     if rate is None:
         return estimate_plan(facts, None, "", estimate.notes)
     seconds = rate.seconds(estimate)
@@ -294,6 +294,7 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     base = progress.figure(progress.baseline)
     latest = progress.latest
     digits = _digits(run)
+    # `measure` is None before the first evaluation. No tile names the metric then.
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     # The share of first sentences whose nearest sentence is their partner, before and after
@@ -326,8 +327,8 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         text = f"{metric.factor * value:.{digits}f}"
         tiles.append((text, f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
-        # Of plain sentences or of the training data, whichever are more alike. Without a cosine of the
-        # training data, −1 leaves the choice to the plain sentences.
+        # The higher of two mean cosines: of plain sentences, and of sentences of the training data.
+        # If the training data was not measured, −1 stands in for it.
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         if cosine > COLLAPSED_FROM:
             remark = "collapsed: all sentences look alike"
@@ -439,12 +440,14 @@ def command_of(config: RunConfig) -> str:
     defaults["learning_rate"] = default_learning_rate(config.base)
     words = ["sbert-lab", "train"]
     for name, value in config:
+        # A Python object, such as an objective of the user, is stored as "own (…)".
         if is_own(str(value)):
             return ""
         if value == defaults[name]:
             continue
         words.append(SETTINGS[name].option)
-        # A switch has no value. All switches are off by default. RunConfig reads "none" as None.
+        # A switch takes no value. It is off by default, so a changed switch is on. RunConfig reads
+        # "none" as None.
         if value is not True:
             words.append(_text(value) or "none")
     return shlex.join(words)

@@ -78,6 +78,7 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
         uniformity=uniformity(u),
         effective_rank=effective_rank(u),
         dimension=u.shape[1],
+        # The first sentences of two pairs are rarely related.
         unrelated=pair_cosines(u),
         similar=cosines[sample.pairs.gold >= SIMILAR_FROM],
         sample=sample,
@@ -122,6 +123,7 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
 def show(context: Context, source: str, pull: float) -> Measurement:
     """The figure and the result, with the latest runs that were flagged."""
     result = measure(context, source, pull)
+    # `collapsed` is the reason of the flag; None without one. ``or ""`` is for the type checker.
     flagged = [run for run in context.runs.recent() if run.progress.collapsed]
     reasons = [(run.name, run.progress.collapsed or "") for run in flagged[:3]]
     return Measurement(

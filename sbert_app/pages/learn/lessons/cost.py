@@ -61,7 +61,7 @@ class Rates(NamedTuple):
 def measure(context: Context, moment: float) -> Rates:
     """Measures the setup's model, once for each ``moment`` at which a measurement was requested.
 
-    ``moment`` is only a key of the cache: without a new one, another N measures nothing again.
+    ``moment`` is only a key of the cache: another N does not measure again while it stays the same.
     InputError if the models or the data cannot be loaded.
     """
     encoder = context.encoder

@@ -110,14 +110,14 @@ def kept_lines(result: RhoBySize, size: RhoOfSize) -> go.Figure:
 
 
 def describe(result: RhoBySize, size: RhoOfSize) -> Markup:
-    """ρ of each choice at each size, and what half, or what was chosen, costs."""
+    """ρ of each choice at each size, and what is lost with the chosen ``size``."""
     rows = []
     for row in result.rows:
         draws = row.random
         label = f"{row.dimensions} (chosen)" if row is size else str(row.dimensions)
         spread = f"{draws.min():.1f} to {draws.max():.1f}"
         rows.append((label, f"{row.first:.1f}", f"{draws.mean():.1f}", spread, f"{row.pca:.1f}"))
-    # All dimensions as they are: a random choice of all is the same, but PCA also subtracts the mean.
+    # The first row has all dimensions. Their ρ is `first`, because PCA also subtracts the mean.
     whole = result.rows[0].first
     draws = size.random
     if size.first > draws.max():

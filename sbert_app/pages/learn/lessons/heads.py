@@ -147,7 +147,8 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
         encoded = encoder.encode(
             [*first, *second], on_progress=watch.on_progress, should_stop=watch.should_stop
         )
-        # `encode` returns unit vectors, whose components have a variance of 1 / D.
+        # `encode` returns unit vectors, so the mean square of the components is 1 / D. The factor
+        # makes it 1.
         vectors = torch.from_numpy(encoded * encoder.dimension**0.5)
     # Data for the objective classification has labels; ``or ()`` is for the type checker.
     labels = torch.tensor([(dataset.labels or ())[row] for row in rows])
@@ -230,6 +231,7 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
         if row.test_accuracy < result.chance
     ]
     best = max(result.rows, key=lambda row: row.test_accuracy)
+    # If the paper's best head was not trained, ``best`` stands in, and the sentence is left out.
     paper = next(
         (row for row in result.rows if row.concatenation == ABLATIONS["concat"].default), best
     )

@@ -59,6 +59,7 @@ def measure(context: Context, source: str, k: int) -> Hubs:
 
     ``source``: a key of `SOURCES`.
     """
+    # The model None stands for the setup's model.
     model, sentences = SOURCES[source]
     setup = replace(context.setup, model=model or context.setup.model)
     corpus = encode_corpus(replace(context, setup=setup), sentences)

@@ -64,7 +64,7 @@ class Layers(NamedTuple):
 # A result covers all poolings, so another choice computes nothing.
 @lru_cache(maxsize=8)
 def measure(context: Context, model: str, pairs: int) -> Layers:
-    """Measures ρ of every layer. InputError if the model has no layers, or it or the data cannot be loaded."""
+    """Measures ρ of every layer. InputError if the model has no layers, or if the model or data cannot be loaded."""
     sample = gold_sample(context, pairs)
     encoder = context.encoder_of(model)
     with Timed() as timed:
@@ -76,6 +76,7 @@ def measure(context: Context, model: str, pairs: int) -> Layers:
     return Layers(
         encoder.name,
         {name: [quality(layer) for layer in layers] for name, layers in pooled.items()},
+        # Layer 1 is the first one after the input embeddings.
         {name: quality((layers[1] + layers[-1]) / 2) for name, layers in pooled.items()},
         sample,
         timed,
@@ -107,7 +108,7 @@ def layer_vectors(
     }
     done = 0
     watch = watch.stage(f"Encoding {len(ids)} sentences in {layers + 1} layers")
-    # Each batch has the numbers of sentences of similar length.
+    # ``rows`` are the positions of the sentences of a batch, which are of similar length.
     for rows in plan([len(row) for row in ids], TOKENS):
         watch.check()
         # The mask hides the padding, so any id will do.
@@ -219,4 +220,4 @@ def build() -> Demo:
         models = [DEFAULT_MODEL, (f"random weights ({RANDOM_WEIGHTS})", RANDOM_WEIGHTS)]
         hint = "Or a Hub id, where the Hub can be reached"
         model = open_dropdown("Model", models, hint, min_width=220, elem_id="learn-layer-model")
-    return Demo([pooling, pairs, model], show, model)
+    return Demo([pooling, pairs, model], show, model=model)

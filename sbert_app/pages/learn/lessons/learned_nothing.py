@@ -131,8 +131,8 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
         colours += " Orange: trained here."
     # The runs with the defects that are ticked.
     *_, ticked = runs.values()
-    # One warning of each kind, which its first words tell: runs of several seeds differ only in the
-    # figures.
+    # One warning of each kind. Warnings of the same kind have the same first 9 characters; the
+    # figures after them differ with the seed.
     warnings = {}
     for run in ticked:
         for warning in run.warnings:

@@ -70,7 +70,7 @@ class Limit(NamedTuple):
 
 @lru_cache(maxsize=16)
 def measure(context: Context, documents: int) -> Limit:
-    """Measures free vectors of each dimension, and the model on sentences. InputError if it cannot be loaded."""
+    """Measures free vectors of each dimension, and the model on sentences. InputError if the model cannot be loaded."""
     pairs = np.array(list(combinations(range(documents), 2)))
     free: dict[int, float] = {}
     watch = context.watch.stage(f"Optimising vectors of {len(DIMENSIONS)} dimensions")
@@ -179,7 +179,7 @@ def describe(result: Limit) -> Markup:
     """How many queries are answered with each dimension, and by the model with one vector and with many."""
     n = result.documents
     queries = n * (n - 1) // 2
-    # From four dimensions on, all queries.
+    # With more dimensions, all queries are possible.
     most_possible = {2: n, 3: 3 * n - 6}
     rows = []
     for dimension, share in result.free.items():

@@ -104,7 +104,7 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
 def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     """The scores of all items by each scorer, and the time."""
     contrasts = items(kind)
-    # The sentence of an item half a set away is unrelated.
+    # Each item is also compared with an unrelated sentence, from the item half a set further on.
     half = len(contrasts) // 2
     others = contrasts[half:] + contrasts[:half]
     pairs = [(item.sentence, item.paraphrase) for item in contrasts]
@@ -114,6 +114,7 @@ def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     ]
     with Timed() as timed:
         scores = _score_pairs(context, pairs, kind)
+    # The fields of `Scores` have the order of the three parts of ``pairs``.
     return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, timed
 
 

@@ -138,7 +138,7 @@ class TrainedRho(NamedTuple):
 
 
 def trained_with(runs: PrecomputedTable) -> dict[str, TrainedRho]:
-    """The mean ρ of the runs with each pooling, by its name."""
+    """Pooling -> ρ before training and the mean ρ of the runs after it."""
     trained = {}
     for row in runs.rows:
         if row.before is not None and row.summary is not None:
@@ -178,6 +178,7 @@ def describe_trained(runs: PrecomputedTable) -> Markup:
 def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
     """The figure and the result."""
     result = measure(context, a, b, pooling)
+    # CLS pooling has no exact attribution.
     exact = result.comparison.attribution
     figure = left_out_bars(result.left_out) if exact is None else compare.word_map(exact)
     html = describe(result, pooling)

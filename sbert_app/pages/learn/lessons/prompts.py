@@ -83,7 +83,7 @@ def measure(context: Context, own: str) -> Prompts:
         watch.on_progress(len(encoded), len(prompts))
         encoded[prompt] = _vectors(context, prompt)
     timings = [timing for *_, timing in encoded.values()]
-    # The time of day is that of the last encoding.
+    # `at` is the time of day of the last encoding.
     timed = Timed(sum(timing.seconds for timing in timings), max(timing.at for timing in timings))
     keys = sentence_keys((sample.first, sample.second))
     plain_first, plain_second, _ = encoded[""]
@@ -94,7 +94,7 @@ def measure(context: Context, own: str) -> Prompts:
         cosines = cosine(first, second)
         rho = correlation(cosines, sample.gold, keys=keys)
         change = Difference.of(rho, plain)
-        # The correlation of equal cosines is undefined.
+        # If all cosines are equal, their correlation is undefined, and the change is None.
         if change is not None:
             similar = cosines[sample.gold >= SIMILAR_FROM].mean()
             rows.append(
@@ -118,7 +118,7 @@ def prompt_strip(rows: list[PromptResult]) -> go.Figure:
     """ρ ×100 under each prompt, best first; the whisker is the 95% interval of its difference from no prompt."""
     # The first row is the one without a prompt.
     plain = rows[0].rho
-    # From the bottom to the top.
+    # The axis runs from the bottom to the top, so the best prompt comes last.
     ordered = sorted(rows, key=lambda row: row.rho)
     estimates = [(row.rho, plain + row.change.low, plain + row.change.high) for row in ordered]
     colours = {"": "orange", NONSENSE: "vermillion"}
@@ -141,6 +141,7 @@ def prompt_strip(rows: list[PromptResult]) -> go.Figure:
 
 def describe(result: Prompts) -> Markup:
     """ρ and the level of the cosines under each prompt, and how far the wording alone moves them."""
+    # The first row is the one without a prompt.
     plain, *others = result.rows
     cells = []
     for row in result.rows:

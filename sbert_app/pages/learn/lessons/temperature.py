@@ -123,7 +123,10 @@ def _train(anchors: np.ndarray, positives: np.ndarray, temperature: float, seed:
 def _cosines(
     temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray
 ) -> TrainedCosines:
-    """Measures the cosines of the test pairs, (N, D) each. Random pairs are made of their first sentences."""
+    """Measures the cosines of the test pairs, whose vectors are (N, D) each.
+
+    Random pairs are made of the first sentences. The temperature is None before training.
+    """
     pairs = cosine(first, second)
     similar = pairs[gold >= samples.SIMILAR_FROM]
     return TrainedCosines(temperature, 100 * spearman(pairs, gold), pair_cosines(first), similar)

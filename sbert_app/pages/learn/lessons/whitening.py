@@ -59,6 +59,7 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
 
     InputError if the model or the data cannot be loaded.
     """
+    # The model None stands for the setup's model.
     model, pooling = SOURCES[source]
     sample = encode_sample(context, model or context.setup.model, PAIRS)
     u, v = (vectors.astype(np.float64) for vectors in sample.by_pooling[pooling])
@@ -87,8 +88,9 @@ def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     mean = vectors.mean(axis=0)
     _, singular, directions = np.linalg.svd(vectors - mean, full_matrices=False)
-    # Smaller singular values are 0 but for rounding.
+    # Smaller singular values would be 0 without rounding errors.
     rank = int((singular > singular[0] * 1e-6).sum())
+    # The variance along a direction is the square of the singular value, divided by N - 1.
     kernel = directions[:rank].T / singular[:rank] * np.sqrt(len(vectors) - 1)
     return kernel, mean
 

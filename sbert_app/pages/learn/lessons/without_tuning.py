@@ -123,4 +123,4 @@ def build() -> Demo:
             elem_id="learn-model",
         )
     # Nothing is measured while a Hub id is typed.
-    return Demo([pairs, model], show, model, triggers=[pairs.change, model.submit])
+    return Demo([pairs, model], show, model=model, triggers=[pairs.change, model.submit])
