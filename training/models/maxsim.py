@@ -77,7 +77,7 @@ class LateInteraction(TokenModel, Retriever):
         # subclass, without a name.
         if cls is not LateInteraction:
             return super().__new__(cls)
-        opener, _ = find_opener(ModelName.parse(name), home)
+        opener, _folder = find_opener(ModelName.parse(name), home)
         model_class = opener.model_class
         is_own_kind = issubclass(model_class, LateInteraction)
         return super().__new__(model_class if is_own_kind else MaxSim)
