@@ -33,14 +33,14 @@ HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows=
 
 
 class SelectedPanel:
-    """The components and their event handlers: `build_drag`, `build_panel` and `build_table`, then `wire`."""
+    """The components and their event handlers: `build_drag_choice`, `build_panel` and `build_table`, then `wire`."""
 
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
         self.services = services
         self.open_corpus = open_corpus
         self.selection = gr.State(SelectedRows())
 
-    def build_drag(self) -> None:
+    def build_drag_choice(self) -> None:
         """Builds the choice of what dragging on the map does."""
         self.drag = gr.Radio(
             DRAG_CHOICES,
