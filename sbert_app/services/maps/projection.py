@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from tqdm.auto import tqdm
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -304,8 +305,6 @@ class UmapProcess:
 
 def _serve(connection: Connection, code: Path, niceness: int) -> None:
     """The main function of the process. Sends True, and for each list of jobs percentages, followed by the maps."""
-    from tqdm.auto import tqdm
-
     # Ctrl-C in the terminal reaches this process, too. The app stops the work through `Watch`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if niceness and sys.platform != "win32":
