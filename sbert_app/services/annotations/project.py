@@ -228,6 +228,7 @@ class Project:
         """The scores that the raters have agreed on, by pair."""
         agreed: dict[int, int] = {}
         for line in self._lines(AGREED, _Agreed):
+            # The agreement on the pair was withdrawn (`agree`).
             if line.score is None:
                 agreed.pop(line.pair, None)
             elif line.pair < len(self.pairs):

@@ -289,7 +289,7 @@ def find_topics(
     # the new number of each point's cluster.
     _, fine = np.unique(labels, return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
-    # Ward's method needs two regions. Equal points make only one, which is fine and coarse.
+    # Ward's method needs two regions. If all points are equal, there is only one, on both levels.
     coarse: np.ndarray = fine
     if len(centres) > 1:
         coarse_count = min(int(np.clip(count // 3, *COARSE)), len(centres))

@@ -232,8 +232,9 @@ def _from_rows(
     notes = table.remarks
     empty = num_rows - len(sentences)
     if len(sentences) >= most:
-        # The rest of the file may be unread, so the number of its rows is an estimate, which may be
-        # below the number of rows read. `_cut` returns no note if the file has just ``most`` rows.
+        # The rest of the file may be unread. The estimated number of rows stands for the number of
+        # sentences, but may be below the number that was read. `_cut` returns no note if there are
+        # just ``most`` sentences.
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):
