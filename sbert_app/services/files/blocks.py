@@ -114,7 +114,7 @@ def read_blocks(
     block has the error. The rows of a block have to be used before the next block, unless
     ``collect=list`` reads them at once.
     """
-    # It takes time to import, and the command line imports this module.
+    # pyarrow takes time to import, and the command line imports this module.
     import pyarrow as pa
 
     try:

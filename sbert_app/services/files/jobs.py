@@ -129,6 +129,7 @@ class ScoreJobs:
         self._check_room = check_room
         self._records = DocumentStore(temp_folder / "scored", ScoreJob, "/job.json", "scored file")
         self._tasks = TaskRunner()
+        # A job holds one of these places while its file is scored.
         self._places = threading.Semaphore(AT_ONCE)
         self._of_visitors = Quota(MOST_OF_ONE)
         # Held while a job starts, as a job whose record is saved but whose task has not started
@@ -188,7 +189,7 @@ class ScoreJobs:
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
-        # The record that was copied has the id and the time of the other job.
+        # The record that was copied has the id and the time of the job in ``scored``.
         self._records.put(job.id, self._record(job.id).but(id=job.id, created=job.created))
         return self._record(job.id)
 
@@ -218,7 +219,7 @@ class ScoreJobs:
                 cross_encoder=request.cross_encoder,
             )
             self._records.put(job.id, queued)
-            # `_work` gives it back.
+            # `_work` gives this use back when the job has ended.
             self._of_visitors.add(visitor)
             self._tasks.start(job.id, "Waiting", partial(self._work, queued, request, visitor))
         return queued
@@ -294,7 +295,7 @@ class ScoreJobs:
         """
         job = self.get(job_id)
         summary = job.summary
-        # The scored files by their endings: Parquet, and the format of the input if it has one.
+        # The scored files by their endings: .parquet, and another one if it was requested.
         paths = map(Path, summary.outputs if summary else ())
         scored = {path.suffix: path for path in paths}
         if summary is None or ".parquet" not in scored:

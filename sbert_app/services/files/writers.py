@@ -121,7 +121,7 @@ class DelimitedWriter(Writer):
         self._delimiter = layout.delimiter
         self._decimal = layout.decimal
         self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
-        # The columns of scores of an input that `ParquetWriter` has written.
+        # The columns that `ParquetWriter` has marked as scores, if it has written the input.
         self._rounded: set[str] = set()
         for field in self._fields:
             if DIGITS.items() <= (field.metadata or {}).items():
@@ -181,6 +181,7 @@ class ParquetWriter(Writer):
 
         new = []
         for name, kind in self._added.items():
+            # An integer is the number of dimensions of vectors.
             if isinstance(kind, int):
                 arrow_type = pa.list_(pa.float32(), kind)
             else:

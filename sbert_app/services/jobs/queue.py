@@ -155,7 +155,7 @@ class RunQueue:
         """Takes over all queued runs, and starts workers for them."""
         # What an interrupted deletion left behind is removed first.
         self.store.sweep()
-        # Also the runs that another queue had assigned to Ray or to this machine.
+        # All queued runs, including those that another queue has assigned to Ray or to this machine.
         waiting = self.store.ids(State.QUEUED)
         for run_id in waiting:
             # The run may have been deleted in the meantime.
