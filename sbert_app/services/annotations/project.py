@@ -184,6 +184,7 @@ class Project:
         rater = check_name(rater, "a rater")
         self._check(pair, score)
         with self._locked():
+            # The keys are the raters, also those who have undone all their judgements.
             raters = self._steps()
             if rater not in raters and len(raters) >= MOST_RATERS:
                 raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")

@@ -49,6 +49,7 @@ def says_yes_or_no(reading: TableReading) -> bool:
     target = reading.target
     if target is None or len(reading.sentences) != 2:
         return False
+    # Without cells such as "?" and "unsure".
     words = Cells.of(reading.rows[target]).texts - UNSURE
     # `side_of` is True for a word such as yes, False for its opposite, and None for any other word.
     if set(map(side_of, words)) == {True, False}:

@@ -283,6 +283,7 @@ def find_topics(
     if len(points) < FEWEST:
         whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})
         return whole, whole
+    # FINE and COARSE are the fewest and the most regions.
     count = int(np.clip(len(points) // SENTENCES, *FINE))
     labels = k_means(points, count, watch)
     # Clusters of k-means may be empty, so the others are numbered again, without gaps. ``fine`` has

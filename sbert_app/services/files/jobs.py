@@ -58,7 +58,7 @@ FAULT = "this failed because of a fault in the app; its log has the details"
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """A file to score, and the models. By default the pooling is the model's own, without a cross-encoder."""
+    """A file to score, and the models. By default the model pools as it was trained, and the score is its cosine."""
 
     source: Path | OpenedTable
     columns: PairColumns | Sequence[str] | None

@@ -188,7 +188,7 @@ def _read_gold(
 
 
 class _Scoring:
-    """The state of one file that is being scored."""
+    """The state of one file that is being scored. ``gold_by_row`` is `_Gold.by_row`."""
 
     def __init__(
         self,
@@ -380,6 +380,7 @@ class PairScorer:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
         self.keep_unknown = keep_unknown
+        # The number of sentences that were encoded, without those found in the cache.
         self.encoded = 0
         # The number after the vector is the state of the sentence: 0, CUT or UNKNOWN.
         self._cache = RecentEmbeddings(encoder.dimension + 1)

@@ -112,7 +112,8 @@ def project(
 ) -> list[np.ndarray]:
     """The map of a corpus under one model, or its aligned maps under two, drawn or from the cache.
 
-    ``embedded`` has a space for each model: the sentences with their vectors under the model. Returns float32 (N, dimensions) for each. Raises InputError if a setting is out of range, the
+    ``embedded`` has a space for each model: the sentences with their vectors under the model.
+    Returns float32 (N, dimensions) for each. Raises InputError if a setting is out of range, the
     corpus has too few distinct sentences, a model gives all of them the same vector, or two corpora
     have different sentences.
     """

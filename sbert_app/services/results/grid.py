@@ -333,7 +333,8 @@ def _files(model: ModelName, home: Path) -> list[str]:
 def _stat(path: Path) -> list[str]:
     """The names, sizes and modification times of a folder's files, or of a file and the files that belong to it.
 
-    Files with the same stem belong together, such as vectors.npy and vectors.words.txt.
+    The files in the same folder whose names begin with its stem belong to it, such as
+    vectors.words.txt to vectors.npy.
     """
     stats = []
     try:

@@ -338,7 +338,8 @@ class RunStore:
         Raises RunBusyError if another worker has it.
         """
         folder = self._run_folder(run_id)
-        # Not the file ``lock``, which `lease` locks when the run is executed inside the block.
+        # The lock is the file ``worker``, as `lease` takes the file ``lock`` when the run is executed
+        # inside the block.
         message = f"run {run_id} is taken by another worker"
         with self._lock(folder, message, timeout=0, name="worker"):
             yield
