@@ -299,7 +299,7 @@ def _bins_merged(pairs: int) -> int:
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
     # Many points are smaller and fainter, as they lie on top of each other.
-    is_small = len(report.scatter) < 300
+    are_few = len(report.scatter) < 300
     # The page shows this figure only for a report with points.
     gold, cosines = zip(*report.scatter, strict=True)
     figure = add_scatter(
@@ -309,8 +309,8 @@ def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
         "blue",
         hover="gold %{x}, cosine %{y:.3f}<extra></extra>",
         mode="markers",
-        marker_size=8 if is_small else 4,
-        marker_opacity=0.75 if is_small else 0.4,
+        marker_size=8 if are_few else 4,
+        marker_opacity=0.75 if are_few else 0.4,
     )
     return _titled(
         figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"}

@@ -304,7 +304,7 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
     InputError, which names the file ``name``, if the array has another shape or a vector without
     direction.
     """
-    # The file may hold something else than an array.
+    # The file may hold something other than an array.
     is_array = isinstance(array, np.ndarray) and array.ndim == 2 and array.size > 0
     # Floats, signed and unsigned integers.
     if not is_array or array.dtype.kind not in "fiu":

@@ -164,6 +164,7 @@ def search(
 def _rerank(
     result: SearchResult, candidates: list[Hit], k: int, cross_encoder: PairModel
 ) -> SearchResult:
+    """Adds the k best candidates by the cross-encoder to the result."""
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3

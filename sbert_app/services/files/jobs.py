@@ -131,6 +131,7 @@ class ScoreJobs:
         self._tasks = TaskRunner()
         # A job holds one of these places while its file is scored.
         self._places = threading.Semaphore(AT_ONCE)
+        # The number of jobs that each visitor has at work.
         self._of_visitors = Quota(MOST_OF_ONE)
         # Held while a job starts, as a job whose record is saved but whose task has not started
         # yet would count as interrupted (`get`).
@@ -266,8 +267,8 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Yields the progress while the job is at work, and then the summary.
 
-        Closing this iterator does not stop the job. InputError if the job does not exist or has
-        failed. StoppedError if it was stopped before the first row.
+        Closing this iterator does not stop the job. InputError if the job does not exist, has failed
+        or was interrupted. StoppedError if it was stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
@@ -289,7 +290,7 @@ class ScoreJobs:
     def apply_threshold(
         self, job_id: str, threshold: float, watch: Watch = UNWATCHED
     ) -> MatchSummary:
-        """Writes the matching rows of a scored file as CSV and Parquet, its groups, and the file without duplicates.
+        """Writes a scored file with a column ``match``, its groups of duplicates, and the file without duplicates.
 
         InputError if the job does not exist or is not scored, or the files do not fit.
         """

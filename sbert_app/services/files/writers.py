@@ -411,6 +411,7 @@ def _array(values: Column, kind: Any) -> Any:
 
     if isinstance(values, np.ndarray) and values.ndim == 2:
         flat = pa.array(np.ascontiguousarray(values, dtype=np.float32).reshape(-1))
+        # All numbers of a missing vector are NaN.
         mask = pa.array(np.isnan(values[:, 0]))
         return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=mask)
     if isinstance(values, np.ndarray):

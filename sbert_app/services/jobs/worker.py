@@ -255,6 +255,7 @@ def _prepare_process(slot: int | None) -> None:
             f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0"
         )
     device = all_devices[slot]
+    # The only device of a machine without a GPU is "".
     if device:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 

@@ -371,7 +371,7 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
         if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
             # An upload may have been deleted.
             with suppress(UserFacingError):
-                # Before the data of the later runs.
+                # The data of the earliest run comes first.
                 datasets[:0] = [training_data(*part, config.seed, home) for part in config.parts]
         model = ModelName.parse(config.base)
     if model.name in CROSS_ENCODERS:
