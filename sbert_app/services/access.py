@@ -119,12 +119,9 @@ class AccessPolicy:
             # matter here.
             judged, _ = data.judged
             parts: tuple[DataName, ...] = (judged,)
-        elif self._in_allowed_folder(data.name):
-            # "<upload>+<other path>" is in the folder of uploads, if it is taken for one path. If no
-            # such file exists, the loader reads two names, and so does `parse_joined`.
-            parts = DataName.parse_joined(name)
         else:
-            parts = tuple(DataName.parse(part.strip()) for part in name.split("+"))
+            # As the loader does: a file whose name contains a plus is one path.
+            parts = DataName.parse_joined(name)
         if len(parts) > MOST_JOINED:
             raise InputError(
                 f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here"
@@ -138,16 +135,13 @@ class AccessPolicy:
                 )
             # A part that is not a set is a path.
             if not part.is_set and not self._in_allowed_folder(part.name):
-                # The visitor typed the whole name of a retrieval set. ``part`` is only a part of
-                # it.
-                quotation = _quoted(name if data.is_retrieval else str(part))
                 offered = "stsb"
                 if not self._is_public:
                     paths = "(paths are for the command line and serve --allow-path)"
                     offered = f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
                 meant = did_you_mean(part.name.partition(":")[0], DATA_SETS)
                 raise _refused(
-                    f"data {quotation} cannot be used here; upload a file, or give {offered}{meant}"
+                    f"data {_quoted(name)} cannot be used here; upload a file, or give {offered}{meant}"
                 )
         return name
 

@@ -168,8 +168,10 @@ def _candidates(
         pairs = list(zip(data.columns[0], data.columns[1], strict=True))
     distinct: dict[tuple[str, str], None] = {}
     for first, second in pairs:
+        first = first[:LONGEST]
+        second = second[:LONGEST]
         if first.strip() and second.strip() and first != second:
-            distinct[first[:LONGEST], second[:LONGEST]] = None
+            distinct[first, second] = None
     pairs = list(distinct)
     if len(pairs) < FEWEST_PAIRS:
         raise InputError(

@@ -1,5 +1,6 @@
 """What a visitor may name: never a path, unless it lies in an upload folder or in one that was allowed."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -149,8 +150,16 @@ def test_a_name_joined_to_an_upload_is_checked_as_the_loader_reads_it(policy, fi
 
 def test_the_number_of_joined_data_sets_is_limited(policy):
     assert policy.check_data("+".join(["stsb:dev"] * 20))
-    with pytest.raises(InputError, match="200,001 data sets are joined; at most 20"):
+    with pytest.raises(InputError, match="200,000 data sets are joined; at most 20"):
         policy.check_data("stsb+" * 200_000)
+
+
+def test_a_file_named_like_joined_data_sets_is_a_file(policy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert policy.check_data("stsb+sts12")
+    Path("stsb+sts12").touch()
+    with pytest.raises(InputError, match=r"'stsb\+sts12' cannot be used here"):
+        policy.check_data("stsb+sts12")
 
 
 def test_the_size_of_random_weights_is_limited(policy):

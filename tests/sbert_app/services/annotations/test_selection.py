@@ -90,3 +90,14 @@ def test_wrong_settings_of_a_project_are_refused_in_one_sentence(
     }
     with pytest.raises(InputError, match=message):
         choose_pairs(ProjectRequest(**values), models, home)
+
+
+def test_texts_that_are_equal_after_they_are_cut_are_no_pair(models, home, tmp_path):
+    start = "the same words " * 200
+    lines = [f"{start} one\t{start} two"]
+    lines += [f"A dog runs {number}.\tA cat sleeps {number}." for number in range(3)]
+    file = tmp_path / "long.tsv"
+    file.write_text("sentence1\tsentence2\n" + "\n".join(lines))
+    wanted = ProjectRequest("long", str(file), "all-MiniLM-L6-v2", "minilm-stsb")
+    _, pairs = choose_pairs(wanted, models, home)
+    assert len(pairs) == 3
