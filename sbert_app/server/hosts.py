@@ -59,6 +59,7 @@ class AnswerHeaders:
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "same-origin",
         }
+        # A Space is shown in a frame of huggingface.co, which this header could not allow.
         if not on_space:
             self.headers["X-Frame-Options"] = "SAMEORIGIN"
 

@@ -136,7 +136,8 @@ class InferenceRunner(ABC, Generic[Text]):
         """Yields batches within the device's token budget, equally many for each CPU core, of nearly equal size."""
         most_tokens = TOKEN_BUDGET[self.device.type]
         if self.deterministic:
-            # The budget of these batches does not depend on the other texts.
+            # The budget of these batches does not depend on the other texts. `plan_alike` groups the
+            # texts, and `rows` arranges each group in rows.
             for batch in batching.plan_alike(lengths, most_tokens, self.batch_size):
                 yield self.rows(batch)
             return

@@ -79,8 +79,8 @@ class LateInteraction(TokenModel, Retriever):
             return super().__new__(cls)
         opener, _folder = find_opener(ModelName.parse(name), home)
         model_class = opener.model_class
-        is_own_kind = issubclass(model_class, LateInteraction)
-        return super().__new__(model_class if is_own_kind else MaxSim)
+        is_late_interaction = issubclass(model_class, LateInteraction)
+        return super().__new__(model_class if is_late_interaction else MaxSim)
 
     @classmethod
     def load(

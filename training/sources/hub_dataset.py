@@ -219,7 +219,8 @@ def _builder(
     with _explained(repo_id):
         if selectors and selectors[0]:
             names = get_dataset_config_names(located.path, **revision)
-            # Files that were put into the home folder by hand have one configuration with any name.
+            # Files that were put into the home folder by hand have no revision, and one configuration
+            # with any name.
             is_by_hand = located.revision is None and len(names) == 1
             # The first selector is a configuration. If it is the only one, it may also be a split.
             if selectors[0] in names:
