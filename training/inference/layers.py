@@ -216,15 +216,19 @@ class Int8Linear(FusedLinear):
         # Scale and zero point of the residual, the operation, and the factor of the residual.
         added = (1.0, 0, "add", 1.0)
         # The last three arguments: no activation follows.
-        return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
+        return multiply(
+            *self._operands(x), residual, self.bias, *result, *added, "none", [], "none"
+        )
 
     def _pointwise(
         self, x: Tensor, activation: str, quantization: tuple[float, int], output: torch.dtype
     ) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise
-        return multiply(*self._product(x), self.bias, *quantization, output, activation, [], "none")
+        return multiply(
+            *self._operands(x), self.bias, *quantization, output, activation, [], "none"
+        )
 
-    def _product(self, x: Tensor) -> tuple[Any, ...]:
+    def _operands(self, x: Tensor) -> tuple[Any, ...]:
         """Returns the arguments of oneDNN's operators that describe x and W."""
         return self._input(x), self.scale, self.zero_point, self.weight, *self._weight_quantization
 

@@ -120,7 +120,7 @@ class Model(ABC):
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        """Tells for each text whether the model knows none of its tokens, so that its scores are meaningless.
+        """Tells for each text whether the model knows none of the tokens, so that scores of the text are meaningless.
 
         Examples are emoji, and scripts that the model was not trained on. Always False for models
         whose tokens are bytes, and for models that do not give their tokens.

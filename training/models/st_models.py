@@ -231,7 +231,7 @@ def open_library(
         # Static embeddings may be stored in half precision.
         model = model.float()
     check_backbone(folder.path, model)
-    _check_numbers(folder, model)
+    _check_missing_weights(folder, model)
     # The numbers of rows of the tables of token vectors, for a model without a transformer. The
     # tables of transformers are checked below by `check_tokens`.
     sizes = []
@@ -281,7 +281,7 @@ def check_classes(folder: ModelFolder) -> None:
             )
 
 
-def _check_numbers(folder: ModelFolder, model: Any) -> None:
+def _check_missing_weights(folder: ModelFolder, model: Any) -> None:
     """Raises InputError if a transformer has more weights than its files.
 
     transformers fills in missing weights with random numbers.

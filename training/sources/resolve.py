@@ -214,7 +214,7 @@ def _first_available(
             return _logged(what, ResolvedFolder(source.find(), source.full_name or source.name))
         except OSError as error:
             reasons.append(f"{source.name}: {in_one_line(error)}")
-            # It is normal that a folder on this machine does not have it.
+            # It is normal that a folder on this machine does not have a model or the data.
             level = logging.INFO if source.is_remote else logging.DEBUG
             log.log(level, "%s not from %s", what, reasons[-1])
     # Two sources have the name "Hub cache", and both may give the same reason.
