@@ -163,7 +163,7 @@ def files_at(request: Request, services: Services) -> str:
 
 
 def register(endpoint: Endpoint, services: Services) -> None:
-    """Registers an endpoint for gradio_client in the open Blocks. Its arguments are the fields of the body."""
+    """Registers an endpoint for gradio_client in the open Blocks. The fields of its body are the arguments."""
     fields = endpoint.body.model_fields
 
     async def call(*arguments: Any) -> Any:

@@ -505,7 +505,7 @@ class ModelFolder:
             folder = pending.pop(0)
             folders.append(folder)
             # A module of a Router may be a Router too. `_entry` checks that its folder is inside of
-            # this one. It also takes the class, which is not needed here.
+            # this one. The class, which `_entry` also takes, is not needed here.
             for name in _routes(folder):
                 pending.append(_entry(folder, name, "").folder)
         return list(dict.fromkeys([self.weights, *folders]))

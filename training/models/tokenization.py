@@ -294,8 +294,8 @@ def are_unknown(
         for text, encoding in zip(ordered, encodings, strict=True):
             known_ids = [token for token in encoding.ids if token != unknown_id]
             is_known = bool(known_ids)
-            # Known tokens beside unknown ones may be white space alone, which decoding shows. It takes
-            # as long as encoding, and nearly all texts have only known tokens.
+            # The known tokens beside unknown ones may be white space, which only decoding shows.
+            # Decoding takes as long as encoding, but few texts have unknown tokens.
             if len(known_ids) < len(encoding.ids):
                 is_known = bool(tokenizer.decode(known_ids, skip_special_tokens=False).strip())
             if not is_known:

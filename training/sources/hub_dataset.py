@@ -142,7 +142,7 @@ def megabytes_to_fetch(
 ) -> float | None:
     """Returns the megabytes to download for a data set, None if the Hub does not answer. Errors as in `_locate`."""
     with suppress(InputError):
-        # It raises InputError if no earlier download is in the cache.
+        # `_cached_builder` raises InputError if no earlier download is in the cache.
         _cached_builder(repo_id, selectors)
         return 0.0
     located = _locate(repo_id, home)
@@ -255,8 +255,8 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     # The first selector is a configuration, or a split of the default configuration.
     for config in dict.fromkeys([*selectors[:1], ""]):
         with suppress(ValueError):
-            # It raises ValueError without a download of this configuration. "auto" is the newest
-            # one.
+            # `Cache` raises ValueError without a download of this configuration. "auto" finds the
+            # newest one.
             builder = Cache(
                 repo_id=repo_id,
                 config_name=config or None,
