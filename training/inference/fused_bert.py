@@ -287,7 +287,10 @@ def supports_fused_modernbert(backbone: nn.Module) -> bool:
 
 
 class FusedModernBert:
-    """A copy in ``dtype``, for inference, of a backbone's weights that pass ``supports_fused_modernbert``."""
+    """A copy of a backbone's weights in ``dtype``, for inference.
+
+    The backbone must pass ``supports_fused_modernbert``.
+    """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
         config = backbone.config
