@@ -269,7 +269,7 @@ class ModelName:
     def weights(self) -> ModelName:
         """The name of the copy of the weights in memory. It is the same for all dimensions, prompts and poolings.
 
-        An endpoint is asked for a vector when it is opened, so the name includes the seconds to wait.
+        Opening an endpoint requests a vector, so the name includes the seconds to wait for an answer.
         """
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 

@@ -258,10 +258,12 @@ def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
     data = services.access.check_data(body.data)
     # A name without a split stands for its test split.
     rows = load_data(data, home, split="test")
-    was = ModelThreshold.parse(body.was) if body.was else None
+    earlier = ModelThreshold.parse(body.was) if body.was else None
     load = partial(services.models.get, type_=Model)
     criteria = (f"{PRECISION}={body.precision:g}", BEST_F1)
-    advice = advise(ModelName.parse(body.model), rows, load, home, criteria, was, body.match_from)
+    advice = advise(
+        ModelName.parse(body.model), rows, load, home, criteria, earlier, body.match_from
+    )
     # A threshold with the precision of the earlier one may not exist, which becomes null.
     return ThresholdAnswer(**json_values(advice.to_dict()))
 

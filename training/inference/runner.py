@@ -182,6 +182,7 @@ class PackedRunner(InferenceRunner[Text]):
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
+        # The caller has checked that one of the two supports the backbone.
         self.transformer: FusedBert | FusedModernBert
         if supports_fused(backbone):
             self.transformer = FusedBert(backbone, dtype)
@@ -199,7 +200,10 @@ class PackedRunner(InferenceRunner[Text]):
     def pack(
         self, texts: Sequence[Text], rows: list[Row]
     ) -> tuple[PackedBatch, Tensor | Boundaries | None]:
-        """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention."""
+        """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention.
+
+        None in place of a mask if each row is filled by one sentence.
+        """
         batch = batching.collate(texts, rows)
         if self.unpadded:
             boundaries = batching.boundaries(batch)

@@ -180,8 +180,8 @@ class CrossEncoder(PairModel):
             raise InputError(f"{name.name} reads no prompt; leave it out")
         model = copy.copy(self)
         model.tokenizer = self.tokenizer.with_prompt(name.prompt, name.prompt_name, self.name)
-        own_name = ModelName.parse(self.name)
-        model.name = str(replace(own_name, prompt=name.prompt, prompt_name=name.prompt_name))
+        old_name = ModelName.parse(self.name)
+        model.name = str(replace(old_name, prompt=name.prompt, prompt_name=name.prompt_name))
         return model
 
     def __repr__(self) -> str:

@@ -491,6 +491,7 @@ class ModelFolder:
         """Returns the names of all classes that sentence-transformers would import to open the folder."""
         names: list[Any] = [f"{package}.{kind}" for kind, _, package in self.modules]
         for folder in self._module_folders():
+            # The modules of a Router, and the tokenizer of word embeddings.
             names += _routes(folder).values()
             tokenizer_class = read_object(folder / WORDS_CONFIG, {}).get("tokenizer_class")
             if tokenizer_class:

@@ -145,6 +145,7 @@ class PairTokenizer:
         return without_vectors(self._rust.encode(self._part(text)))
 
     def _part(self, text: str) -> str:
+        """Returns the part of a text that is read, without lone surrogates."""
         return replace_surrogates(read_part(text, self._rust))
 
 

@@ -89,9 +89,9 @@ def random_backbone(
     positions: int = DEFAULT_MAX_LENGTH,
     predicts: bool = False,
 ) -> nn.Module:
-    """Makes a BERT with random weights. ``predicts`` adds the head for masked tokens.
+    """Makes a BERT with random weights, for texts of at most ``positions`` tokens.
 
-    InputError if the shape is out of range.
+    ``predicts`` adds the head for masked tokens. InputError if the shape is out of range.
     """
     with import_lock:
         from transformers import BertConfig, BertForMaskedLM, BertModel
