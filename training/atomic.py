@@ -114,14 +114,14 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> b
         match = LEFTOVER.fullmatch(file.name)
         if match is None:
             continue
-        # Another process may have removed it, or it belongs to another user. It then counts as one
-        # that remains.
+        # Another process may have removed the file, or it belongs to another user. Then it counts as
+        # one that remains.
         with suppress(OSError):
             is_old = time.time() - file.stat().st_mtime > seconds
             if is_old and not _is_running(int(match["process"])):
                 file.unlink()
                 continue
-        # It is young, its process is running, or it cannot be removed.
+        # The file is young, its process is running, or it cannot be removed.
         has_others = True
     return has_others
 

@@ -66,13 +66,14 @@ def near_duplicates(
         return np.concatenate(parts)
 
     original = np.arange(len(rows))
-    # An index is exact up to 50,000² comparisons. With four times the queries that is up to 25,000
-    # vectors, and not 50,000.
+    # `neighbour_index` is exact up to 50,000² comparisons. With four times the number of queries, it
+    # is exact up to 25,000 vectors, and not up to 50,000.
     index = neighbour_index(rows, 4 * len(rows), is_filled=False)
     # Only kept vectors are added to the index. These are their positions among all vectors.
     positions = np.empty(0, dtype=np.int64)
     for start in starts:
         block = rows[start : start + ROWS]
+        # −1 for a vector that is similar to no kept one.
         nearest = _most_similar(index, block, threshold)
         is_repeat = nearest >= 0
         # A slice of an array is a view, so this changes ``original``.

@@ -172,7 +172,7 @@ class ModelName:
         settings = dict(parse_qsl(query, keep_blank_values=True))
         has_last_prompt = bool(settings.get(PROMPT)) and list(settings)[-1] == PROMPT
         if has_last_prompt and not pooling:
-            # A space at the end separates the prompt from the text.
+            # `strip` has removed a space at the end, which separates the prompt from the text.
             settings[PROMPT] += text[len(text.rstrip()) :]
         allowed = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
         if unknown := set(settings) - set(allowed):
@@ -221,7 +221,7 @@ class ModelName:
         """The name in words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
         name = MODEL_LABELS.get(self.name, self.name)
         if self.run_id:
-            # The id of a run consists of its day, its time and its first name.
+            # The id of a run consists of its day, its time and the name that it began with.
             name = RENAMED_RUNS.get(self.run_id) or re.sub(r"^\d{8}-\d{6}-", "", self.run_id)
         if self.maxsim:
             name = f"MaxSim of {name}"
@@ -269,7 +269,7 @@ class ModelName:
     def weights(self) -> ModelName:
         """The name of the copy of the weights in memory. It is the same for all dimensions, prompts and poolings.
 
-        An endpoint is asked for a vector when it is opened, so the name includes the seconds to wait.
+        Opening an endpoint requests a vector, so the name includes the seconds to wait for an answer.
         """
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 
@@ -321,7 +321,7 @@ class DataName:
             return DataName(text, objective=objective)
         settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
         values = [unquote(settings.get(key, "")).strip() or None for key in READ_AS]
-        # `READ_AS` has the order of the fields, which have the objective after the encoding.
+        # The fields have the order of `READ_AS`, but with the objective after the encoding.
         encoding, *others = values
         return DataName(read_as[1], encoding, objective, *others)
 
@@ -349,7 +349,7 @@ class DataName:
 
     @property
     def read_as(self) -> tuple[str | None, ...]:
-        """The settings of a file, in the order of `READ_AS`; ``rows`` is its setting split."""
+        """The settings of a file, in the order of `READ_AS`. The setting split is the field ``rows``."""
         return (
             self.encoding,
             self.columns,

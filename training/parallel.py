@@ -135,7 +135,7 @@ def _start_pool(process: int) -> tuple[ThreadPoolExecutor, int]:
     all_started = threading.Barrier(threads + 1)
 
     def initialize() -> None:
-        # A thread adopts the global number when it first needs one, which is here.
+        # When a thread first needs the number, it adopts the global one. This call makes it do so.
         torch.get_num_threads()
         # This sets the number of this thread, and the global number that later threads start with.
         torch.set_num_threads(1)

@@ -171,7 +171,7 @@ def parse_pooling(name: str) -> tuple[str, ...]:
 
 
 def pooling_function(name: str, skipped: int = 0) -> Pool:
-    """Returns the function of a name, or of several joined by "+": (B, T, D), mask -> (B, D), (B, kD) for k names.
+    """Returns the function (B, T, D), mask -> (B, D) of a name. It returns (B, kD) for k names joined by "+".
 
     The first ``skipped`` tokens of each sentence, which belong to a prompt, do not enter the
     vector.

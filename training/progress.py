@@ -164,7 +164,9 @@ class ThroughputMeter:
         self._last = self._last_checkpoint = time.perf_counter()
         self._seconds_per_step: float | None = None
         self._steps = 0
+        # The seconds of each evaluation.
         self._evaluations: list[float] = []
+        # The sentences and the seconds since the last call of `sentences_per_second`.
         self._sentences = 0
         self._step_seconds = 0.0
 

@@ -113,7 +113,7 @@ async def no_answer(request: Request) -> Response:
 
 
 def document_router(services: Services) -> APIRouter:
-    """Returns the other routes. Only ``/health`` is answered without a login."""
+    """Returns the routes of health, metrics, ``/docs`` and the sheet. Only ``/health`` is answered without a login."""
     routes = APIRouter(tags=["state"])
 
     @routes.api_route("/health", methods=["GET", "HEAD"])

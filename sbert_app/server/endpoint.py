@@ -163,13 +163,13 @@ def files_at(request: Request, services: Services) -> str:
 
 
 def register(endpoint: Endpoint, services: Services) -> None:
-    """Registers an endpoint for gradio_client in the open Blocks. Its arguments are the fields of the body."""
+    """Registers an endpoint for gradio_client in the open Blocks. The fields of its body are the arguments."""
     fields = endpoint.body.model_fields
 
     async def call(*arguments: Any) -> Any:
         *values, request = arguments
-        # Clients of Gradio send defaults too. They are left out, as a body that a person has written
-        # leaves them out.
+        # Clients of Gradio send defaults too. They are left out, so that the body has only the fields
+        # that were set, as in a request to ``/api``.
         values_by_name = {}
         for (name, field), value in zip(fields.items(), values, strict=False):
             if field.is_required() or value != field.default:

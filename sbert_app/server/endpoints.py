@@ -258,10 +258,12 @@ def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
     data = services.access.check_data(body.data)
     # A name without a split stands for its test split.
     rows = load_data(data, home, split="test")
-    was = ModelThreshold.parse(body.was) if body.was else None
+    earlier = ModelThreshold.parse(body.was) if body.was else None
     load = partial(services.models.get, type_=Model)
     criteria = (f"{PRECISION}={body.precision:g}", BEST_F1)
-    advice = advise(ModelName.parse(body.model), rows, load, home, criteria, was, body.match_from)
+    advice = advise(
+        ModelName.parse(body.model), rows, load, home, criteria, earlier, body.match_from
+    )
     # A threshold with the precision of the earlier one may not exist, which becomes null.
     return ThresholdAnswer(**json_values(advice.to_dict()))
 
@@ -315,7 +317,8 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     criterion = Criterion.parse(body.threshold) if body.threshold.strip() else None
     path = Path(body.file.path).resolve()
     if not path.is_relative_to(services.settings.temp_folder.resolve()):
-        # The default of ``public`` has no folders: "/gradio_api/upload" would become "upload".
+        # ``public`` is the message for visitors. By default, folders are removed from it, and
+        # "/gradio_api/upload" would become "upload".
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     columns = None
     if body.columns.strip():
@@ -540,23 +543,24 @@ def search(call: Call, body: SearchBody) -> SearchHits:
     if body.sentences is None:
         data = services.access.check_data(body.data)
         corpus_key = services.embeddings.open_data(data)
-        space = services.embeddings.embed(corpus_key, model, pooling)
+        embedded = services.embeddings.embed(corpus_key, model, pooling)
     else:
         # These sentences stay out of the cache of corpora, where they would evict corpora that
         # visitors have open.
         encoder = services.models.get(model, VectorModel, pooling, "document")
-        space = embed(Corpus("sentences", body.sentences), encoder, services.embeddings.cache)
+        corpus = Corpus("sentences", body.sentences)
+        embedded = embed(corpus, encoder, services.embeddings.cache)
     query_encoder = services.models.get(model, VectorModel, pooling, "query")
     cross_encoder = services.models.cross_encoder_or_none(body.cross_encoder)
-    result = find(space, body.query, query_encoder, body.k, cross_encoder, body.keep_unknown)
+    result = find(embedded, body.query, query_encoder, body.k, cross_encoder, body.keep_unknown)
     # The sentences of a data set are not counted.
     texts = [body.query, *(body.sentences or ())]
     return SearchHits(
-        model=space.model,
-        pooling=space.pooling,
-        data=space.corpus.name,
+        model=embedded.model,
+        pooling=embedded.pooling,
+        data=embedded.corpus.name,
         **result.to_json(),
-        **usage(space.model, *query_encoder.read_tokens(texts)),
+        **usage(embedded.model, *query_encoder.read_tokens(texts)),
     )
 
 

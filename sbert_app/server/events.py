@@ -96,6 +96,7 @@ class BoundedEvents:
             await self.app(scope, receive, send)
 
     async def _join(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes an event on to Gradio, unless too many events of its visitor wait."""
         visitor = visitor_of(HTTPConnection(scope))
         if self.waiting.count(visitor) >= MOST_WAITING:
             sentence = f"{MOST_WAITING} events from your address wait for their turn; wait until one is answered"
@@ -138,6 +139,7 @@ class BoundedEvents:
         self._last_event[key] = now
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a reader of messages on to Gradio, unless its session has no events."""
         session = HTTPConnection(scope).query_params.get("session_hash", "")
         key = (scope["path"].removesuffix(READ), session)
         timer = self._timers.pop(key, None)

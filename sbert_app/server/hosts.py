@@ -59,6 +59,7 @@ class AnswerHeaders:
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "same-origin",
         }
+        # A Space is shown in a frame of huggingface.co, which this header could not allow.
         if not on_space:
             self.headers["X-Frame-Options"] = "SAMEORIGIN"
 
@@ -130,6 +131,7 @@ async def refuse(
 ) -> None:
     """Answers a request with one sentence, or closes a web socket."""
     if scope["type"] == "websocket":
+        # 1008: the request breaks a rule of the server.
         await send({"type": "websocket.close", "code": 1008})
         return
     await error_answer(scope["path"], status, sentence)(scope, receive, send)

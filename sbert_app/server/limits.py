@@ -109,6 +109,7 @@ class BodyLimits:
         is_upload = path.rstrip("/").endswith(UPLOAD)
         most = MOST_BODY
         if is_upload:
+            # Boundaries and headers are sent beside the files.
             most = self.max_upload + ENVELOPE
         elif path == "/login":
             most = MOST_LOGIN

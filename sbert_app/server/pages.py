@@ -78,7 +78,7 @@ class Pages:
         """Holds the pages open while the server runs."""
         self._loop = asyncio.get_running_loop()
         async with self._stack:
-            # Builds and opens the front page. Other pages open at the first request for them.
+            # Mounts and opens the front page. Other pages open at the first request for them.
             await self._page(FRONT)
             yield
 
@@ -87,6 +87,7 @@ class Pages:
         name, _, rest = path[1:].partition("/")
         is_page = name in PAGES
         path_in_page = f"/{rest}" if is_page else path
+        # Only the routes that the pages and gradio_client need are open.
         if not is_open(scope["method"], path_in_page):
             not_found = _not_found(Request(scope), self._services.settings.root_path)
             await not_found(scope, receive, send)

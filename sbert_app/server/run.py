@@ -219,7 +219,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         most_of_address = min(MOST_OF_ADDRESS, self._most // 2)
         is_address_full = not is_proxy and self._open[address] >= most_of_address
         if is_full or is_address_full:
-            # The oldest of these connections is closed for the new one.
+            # The oldest connection that waits for a header is closed for the new one.
             candidates = list(self._without_header)
             # If only the address has too many connections, one of its own is closed.
             if not is_full:

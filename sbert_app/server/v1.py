@@ -167,7 +167,8 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         role = body.input_type
     model = call.services.models.get(name, Model, role=role)
     if isinstance(model, PairModel):
-        # The default of ``public`` has no folders: "/v1/rerank" would become "rerank".
+        # ``public`` is the message for visitors. By default, folders are removed from it, and
+        # "/v1/rerank" would become "rerank".
         sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)

@@ -112,6 +112,7 @@ class FusedBert:
         names = ARCHITECTURES[config.model_type]
         embeddings = backbone.embeddings
         linear: Callable[..., Any] = fused_linear
+        # For int8 the products compute in float32, and record the ranges of their inputs for `to_int8`.
         if dtype == torch.int8:
             linear = ObservedLinear
             dtype = torch.float32
@@ -254,8 +255,8 @@ class FusedLayer:
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Implements ``FusedBert.to_int8`` for one layer."""
-        # ``projection`` and ``up`` follow a norm, so they are smoothed. The result of
-        # ``projection`` goes into attention.
+        # ``projection`` and ``up`` follow a norm, so their inputs are smoothed (SmoothQuant). The
+        # result of ``projection`` goes into attention.
         self.projection = Int8Linear(self.projection, attention_dtype, smooth=True)
         self.output = Int8Linear(self.output)
         # This reads the ranges of ``down``, which is replaced afterwards.
@@ -286,7 +287,10 @@ def supports_fused_modernbert(backbone: nn.Module) -> bool:
 
 
 class FusedModernBert:
-    """A copy of a backbone's weights in ``dtype``, for inference. It must pass ``supports_fused_modernbert``."""
+    """A copy of a backbone's weights in ``dtype``, for inference.
+
+    The backbone must pass ``supports_fused_modernbert``.
+    """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
         config = backbone.config
@@ -315,7 +319,8 @@ class FusedModernBert:
         """Computes hidden states (R, W, D). The arguments are as in `FusedBert`, with one bias for all layers."""
         rows, width = ids.shape
         hidden = self.norm(F.embedding(ids.flatten(), self.token_embeddings))
-        # Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions.
+        # Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions, i
+        # and i + d/2. So the d/2 angles are repeated.
         places = positions.flatten()[:, None].float()
         rotations = {}
         for kind, frequencies in self.frequencies.items():

@@ -183,7 +183,8 @@ class Int8Linear(FusedLinear):
         factors = observed.smoothing() if smooth else torch.ones(observed.weight.shape[1])
         self.output = output
         self.scale, self.zero_point = observed.quantization(factors)
-        # `_input` multiplies x by these factors and adds the offset, which is for signed integers.
+        # `_input` multiplies x by these factors and adds this offset. The result is first a signed
+        # integer, so the zero point is lowered by SIGN_BIT.
         self._factors = 1 / (self.scale * factors)
         self._offset = torch.full_like(factors, self.zero_point - SIGN_BIT)
         # Scale and zero point of the result of `gelu`, which is called only if there is a
@@ -214,15 +215,20 @@ class Int8Linear(FusedLinear):
         result = (1.0, 0, self.output)
         # Scale and zero point of the residual, the operation, and the factor of the residual.
         added = (1.0, 0, "add", 1.0)
-        return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
+        # The last three arguments: no activation follows.
+        return multiply(
+            *self._operands(x), residual, self.bias, *result, *added, "none", [], "none"
+        )
 
     def _pointwise(
         self, x: Tensor, activation: str, quantization: tuple[float, int], output: torch.dtype
     ) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise
-        return multiply(*self._product(x), self.bias, *quantization, output, activation, [], "none")
+        return multiply(
+            *self._operands(x), self.bias, *quantization, output, activation, [], "none"
+        )
 
-    def _product(self, x: Tensor) -> tuple[Any, ...]:
+    def _operands(self, x: Tensor) -> tuple[Any, ...]:
         """Returns the arguments of oneDNN's operators that describe x and W."""
         return self._input(x), self.scale, self.zero_point, self.weight, *self._weight_quantization
 
@@ -266,6 +272,7 @@ def _smallest_product(value: int) -> float:
     x = torch.full(shape, value, dtype=torch.uint8)
     weight = torch.full(shape, WEIGHT_MAX, dtype=torch.int8)
     packed = torch.ops.onednn.qlinear_prepack(weight, shape)
+    # The inputs and the weights, each with scale and zero point.
     product: tuple[Any, ...] = (x, 1.0, 0, packed, ones, zeros.long())
     # After the bias, the arguments are scale, zero point and dtype of the result, and no activation.
     result = torch.ops.onednn.qlinear_pointwise(

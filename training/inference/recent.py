@@ -45,6 +45,6 @@ class RecentEmbeddings:
                         # A view would keep all of ``result`` in memory.
                         self._embeddings[texts[row]] = result[row].copy()
                 while len(self._embeddings) > self.capacity:
-                    # The text that was encoded first goes. Being found again has not made it newer.
+                    # The text that was encoded first is removed, even if it was found again since.
                     self._embeddings.popitem(last=False)
         return result

@@ -136,7 +136,8 @@ class InferenceRunner(ABC, Generic[Text]):
         """Yields batches within the device's token budget, equally many for each CPU core, of nearly equal size."""
         most_tokens = TOKEN_BUDGET[self.device.type]
         if self.deterministic:
-            # The budget of these batches does not depend on the other texts.
+            # The budget of these batches does not depend on the other texts. `plan_alike` groups the
+            # texts, and `rows` arranges each group in rows.
             for batch in batching.plan_alike(lengths, most_tokens, self.batch_size):
                 yield self.rows(batch)
             return
@@ -181,6 +182,7 @@ class PackedRunner(InferenceRunner[Text]):
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
+        # The caller has checked that one of the two supports the backbone.
         self.transformer: FusedBert | FusedModernBert
         if supports_fused(backbone):
             self.transformer = FusedBert(backbone, dtype)
@@ -198,7 +200,10 @@ class PackedRunner(InferenceRunner[Text]):
     def pack(
         self, texts: Sequence[Text], rows: list[Row]
     ) -> tuple[PackedBatch, Tensor | Boundaries | None]:
-        """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention."""
+        """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention.
+
+        None in place of a mask if each row is filled by one sentence.
+        """
         batch = batching.collate(texts, rows)
         if self.unpadded:
             boundaries = batching.boundaries(batch)

@@ -144,6 +144,7 @@ class CrossEncoder(PairModel):
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
+        # A folder with a joint head holds a `JointPairModel`, any other a sequence classifier.
         if folder.has_joint_head:
             parts = _open_joint(folder, home)
         else:
@@ -179,8 +180,8 @@ class CrossEncoder(PairModel):
             raise InputError(f"{name.name} reads no prompt; leave it out")
         model = copy.copy(self)
         model.tokenizer = self.tokenizer.with_prompt(name.prompt, name.prompt_name, self.name)
-        own_name = ModelName.parse(self.name)
-        model.name = str(replace(own_name, prompt=name.prompt, prompt_name=name.prompt_name))
+        old_name = ModelName.parse(self.name)
+        model.name = str(replace(old_name, prompt=name.prompt, prompt_name=name.prompt_name))
         return model
 
     def __repr__(self) -> str:
@@ -277,6 +278,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
         raise InputError(
             f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it"
         )
+    # The settings of the folder. InputError if only sentence-transformers can open it.
     form = own_form(name, folder)
     model, tokenizer = open_transformer(folder, CLASSIFIER)
     longest = max_input_length(tokenizer, model.base_model, form.max_length)
@@ -286,7 +288,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
         )
     if model.config.pad_token_id is None:
         # transformers computes the score from the last token that is not padding, and refuses a
-        # batch if the config does not name one. No token has the number -1.
+        # batch if the config does not name the padding token. No token has the number -1.
         model.config.pad_token_id = -1
     has_token_types = "token_type_ids" in tokenizer.model_input_names
     scorer = SequenceClassifier(model, has_token_types)

@@ -106,6 +106,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.name = str(name)
         self.dtype = dtype
         self.backbone, self.tokenizer, model_format, self.source, self.head = parts
+        # The number of sentences that are read and sorted by length together.
         self.chunk_size = CHUNK if self.device.type == "cpu" else GPU_CHUNK
         self._is_advised = False  # whether `prompt_advice` has been logged
         self._text_tokenizer = text_tokenizer(self.tokenizer, model_format)
@@ -201,8 +202,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        # The limit of the tokenizer does not count, only the number of positions of the model. So a
-        # limit that is too large to matter takes the place of the tokenizer's.
+        # Only the number of positions of the model counts. So NO_LIMIT - 1, the largest number that
+        # is a limit, replaces the limit of the tokenizer.
         most = max_input_length(self.tokenizer, self.backbone, NO_LIMIT - 1)
         if not MIN_LENGTH <= tokens <= most:
             raise InputError(
@@ -255,8 +256,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """
         if pooling is None or pooling == self.pooling:
             return self
-        # The name does not state the pooling, so the keys of stored vectors include it besides the
-        # name.
+        # The pooling does not become a part of the name, as the keys of stored vectors include it
+        # besides the name.
         return self._with_format(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
@@ -280,9 +281,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._with_format(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
-        prompt = role_prompt(role, self.prompts, self.model_format.default_prompt)
+        arguments = role_prompt(role, self.prompts, self.model_format.default_prompt)
         # `with_prompt` may return this encoder itself, which must not change.
-        encoder = copy.copy(self.with_prompt(**prompt))
+        encoder = copy.copy(self.with_prompt(**arguments))
         # The caller follows the advice to use prompts, so it is not logged.
         encoder._is_advised = True
         return encoder
@@ -445,7 +446,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:
-        """The copy of the weights that ``encode`` computes with. It is made when first needed, and after training."""
+        """The copy of the weights that ``encode`` computes with, made when first needed, and again after training."""
         if self.backbone.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         with _building:

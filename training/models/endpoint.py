@@ -79,6 +79,7 @@ class EndpointModel(VectorModel):
 
         InputError for any other setting.
         """
+        # `check_settings` would refuse a dimension and a prompt, which an endpoint may have.
         self.check_settings(replace(name, dimension=None, prompt=None, prompt_name=None))
         if name.dimension is not None and not 1 <= name.dimension <= self.full_dimension:
             raise InputError(

@@ -110,7 +110,7 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]], path: Path) -> None:
     import torch
 
     for name, tensor in tensors:
-        # The sum is finite only if all numbers are, and needs no memory of their size.
+        # The sum is finite only if all numbers are. It needs no second tensor of the same size.
         if not tensor.sum(dtype=torch.float64).isfinite():
             raise InputError(
                 f"the weights {name} in {path} are not all numbers (NaN or infinite); fetch the model again"

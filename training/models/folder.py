@@ -79,8 +79,8 @@ MIN_LENGTH = 3  # tokens: one between the two special tokens
 def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any]:
     """Returns the settings of a Transformer: names and allowed values, None for any value.
 
-    ``task`` selects the class of transformers. Its result has the field ``output``, which the
-    module passes on under the name ``feature``.
+    ``task`` selects the class of transformers, whose result has the field ``output``. The module
+    passes this field on under the name ``feature``.
     """
     # A Transformer may also read messages or images. The models that are opened here read texts.
     modalities = {"text": {"method": "forward", "method_output_name": output}}
@@ -297,8 +297,8 @@ def role_prompt(role: str, prompts: Mapping[str, str], default: str | None) -> d
     for name in ROLES[role]:
         if name in prompts:
             return {"name": name}
-    # The loop has returned the default prompt if it is meant for this role, as it is one of
-    # ``prompts``. So a default with a name in `ROLES` is meant for the other role, and is left out.
+    # The default prompt is one of ``prompts``, and the loop has found no prompt for this role. So a
+    # default with a name in `ROLES` is meant for the other role, and is left out.
     if any(default in names for names in ROLES.values()):
         return {"prompt": ""}
     return {}
@@ -344,7 +344,7 @@ class ModelFolder:
 
     @classmethod
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
-        """Reads the settings in a folder. A missing file has no settings.
+        """Reads the settings in a folder. A missing file counts as a file without settings.
 
         InputError if a file is damaged, or is a Git LFS pointer.
         """
@@ -449,7 +449,7 @@ class ModelFolder:
         return (self.path / JOINT_HEAD).is_file()
 
     def checked(self) -> ModelFolder:
-        """Checks that the folder is safe to open, and sets ``form``, which decides whether it is opened here.
+        """Checks that the folder is safe to open, and sets ``form``: None if sentence-transformers must open it.
 
         InputError if it needs code that comes with it, has pickled weights, or announces sizes that
         its files do not have.
@@ -491,6 +491,7 @@ class ModelFolder:
         """Returns the names of all classes that sentence-transformers would import to open the folder."""
         names: list[Any] = [f"{package}.{kind}" for kind, _, package in self.modules]
         for folder in self._module_folders():
+            # The modules of a Router, and the tokenizer of word embeddings.
             names += _routes(folder).values()
             tokenizer_class = read_object(folder / WORDS_CONFIG, {}).get("tokenizer_class")
             if tokenizer_class:
@@ -505,7 +506,7 @@ class ModelFolder:
             folder = pending.pop(0)
             folders.append(folder)
             # A module of a Router may be a Router too. `_entry` checks that its folder is inside of
-            # this one. It also takes the class, which is not needed here.
+            # this one. The class, which `_entry` also takes, is not needed here.
             for name in _routes(folder):
                 pending.append(_entry(folder, name, "").folder)
         return list(dict.fromkeys([self.weights, *folders]))
@@ -518,6 +519,7 @@ class ModelFolder:
         # The modules after the transformer and the pooling.
         after = self.modules[2:]
         transformer = _CLASSIFIER if self.kind == CROSS_ENCODER else _ENCODER
+        # The settings of each file, with the names and values that are supported here.
         files = [
             (self.transformer, transformer),
             (self.general, _GENERAL),
@@ -580,7 +582,7 @@ class ModelFolder:
     def _reads_otherwise(self) -> bool:
         """Tells whether sentence-transformers reads texts differently than the tokenizer alone.
 
-        It applies a chat template to the texts of a plain transformer.
+        For a plain transformer, sentence-transformers applies the chat template in the folder.
         """
         settings = read_object(self.first / "tokenizer_config.json", {})
         # With this setting, transformers splits a special token that a text contains. The tokenizers

@@ -225,12 +225,13 @@ class PackedPairs(PackedRunner[PairRow]):
             types = second.long() if self.scorer.has_token_types else None
             states = self.transformer(packed.ids, packed.positions, bias, types)
             return self.scorer.score(packed.unpack(states)), None
+        # 1 from a token of one sentence to a token of the other, else 0: (R, 1, W, W)
         between = (second[:, None, :, None] != second[:, None, None, :]).to(self.transformer.dtype)
         # Each layer has its own bias, (R, H, W, W).
         biases = [between * cross[:, None, None] for cross in self.scorer.cross.to(between.dtype)]
         if bias is not None:
-            # This bias keeps the pairs of a row apart. Without it, each row has one pair. It is a
-            # tensor and not `Boundaries`, as `unpadded` is False for a joint model.
+            # ``bias`` keeps the pairs of a row apart, and is None if each row has one pair. It is never
+            # `Boundaries` here, as ``unpadded`` is False for a joint model.
             biases = [cast("Tensor", bias) + cross_bias for cross_bias in biases]
         # Positions restart in the second sentence.
         states = self.transformer(packed.ids, packed.positions - second * starts, biases)

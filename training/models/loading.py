@@ -58,13 +58,13 @@ LANGUAGE_MODEL = "AutoModelForMaskedLM"
 log = logging.getLogger("sbert_lab.encoder")
 
 # transformers takes seconds to import, and two threads cannot import it at once.
-importing = threading.Lock()
+import_lock = threading.Lock()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Switches the progress bars and the warnings of transformers off, and restores its settings afterwards."""
-    with importing:
+    with import_lock:
         from transformers.utils import logging
 
     level = logging.get_verbosity()
@@ -159,7 +159,7 @@ def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
 
 def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     """Opens the fast tokenizer in ``folder``, with the ids of tokenizer.json if it exists. InputError if that fails."""
-    with importing:
+    with import_lock:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
         from transformers.utils import is_sentencepiece_available
 
@@ -169,6 +169,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         if (folder.first / name).is_file():
             path = folder.first
     try:
+        # `tokenizing` converts a panic of the tokenizers library to InputError.
         with tokenizing():
             try:
                 tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, **HERE)
@@ -268,7 +269,7 @@ def _read_probe(tokenizer: Tokenizer) -> list[Any]:
 
 def opening_error(path: Path, manner: str, error: Exception) -> InputError:
     """Makes the error for a folder that transformers cannot open. ``manner`` is, for example, "as a transformer"."""
-    # transformers points to a report of the weights with other shapes, which is not shown.
+    # The message refers to a report of the weights with other shapes, which `quiet` hides.
     if "above report" in str(error):
         return InputError(
             f"the weights in {path} do not fit its config.json; fetch the model again"
@@ -281,10 +282,10 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     """Opens the transformer in ``folder``, float32, with PyTorch's fused attention if the architecture supports it.
 
     ``auto_class`` is the class of transformers that opens it. An encoder-decoder is opened without
-    its decoder, unless it is a `CLASSIFIER`. InputError if the files are damaged, lack weights of
-    the transformer, or the architecture is not supported.
+    its decoder, unless ``auto_class`` is `CLASSIFIER`. InputError if the files are damaged, lack
+    weights of the transformer, or the architecture is not supported.
     """
-    with importing:
+    with import_lock:
         import transformers
 
     path = folder.weights
@@ -363,7 +364,7 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
 
     InputError if the adapter has no safetensors weights, has another base, or cannot be merged.
     """
-    with importing:
+    with import_lock:
         from peft import PeftModel, get_peft_model_state_dict
 
     tensors = read_tensors(path, "adapter_model.safetensors")

@@ -79,8 +79,8 @@ class LateInteraction(TokenModel, Retriever):
             return super().__new__(cls)
         opener, _folder = find_opener(ModelName.parse(name), home)
         model_class = opener.model_class
-        is_own_kind = issubclass(model_class, LateInteraction)
-        return super().__new__(model_class if is_own_kind else MaxSim)
+        is_late_interaction = issubclass(model_class, LateInteraction)
+        return super().__new__(model_class if is_late_interaction else MaxSim)
 
     @classmethod
     def load(
@@ -168,8 +168,8 @@ class LateInteraction(TokenModel, Retriever):
         [first] = self.token_vectors([a], "query")
         [second] = self.token_vectors([b], "document")
         score = float(self._scores([first.hidden], [second.hidden])[0, 0])
-        second_matches = _best(second, first) if self.is_symmetric else []
-        return Matches(score, _best(first, second), second_matches)
+        second_matches = _best_matches(second, first) if self.is_symmetric else []
+        return Matches(score, _best_matches(first, second), second_matches)
 
     def _scores(self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> np.ndarray:
         """Scores Q queries, (T, D) each, with N documents, (T_i, D) each: (Q, N)."""
@@ -248,7 +248,7 @@ class MaxSim(LateInteraction):
         return vectors
 
 
-def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:
+def _best_matches(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:
     """Finds for each token of ``text`` the best token of ``other``, and their cosine."""
     cosines = text.hidden @ other.hidden.T  # (T, T of the other)
     best = []

@@ -120,7 +120,7 @@ class Model(ABC):
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        """Tells for each text whether the model knows none of its tokens, so that its scores are meaningless.
+        """Tells for each text whether the model knows none of the tokens, so that scores of the text are meaningless.
 
         Examples are emoji, and scripts that the model was not trained on. Always False for models
         whose tokens are bytes, and for models that do not give their tokens.
@@ -151,11 +151,11 @@ class Model(ABC):
     def check_settings(cls, name: ModelName) -> None:
         """Raises InputError if the name states a setting that models of this kind do not have."""
         if name.pooling not in (None, cls.pooling):
-            pools = f"always takes the {cls.pooling}"
+            what_it_does = f"always takes the {cls.pooling}"
             if cls.pooling in (None, NO_POOLING):
-                pools = "pools nothing"
+                what_it_does = "pools nothing"
             raise InputError(
-                f"{name.name} is {_with_article(cls.kind)}, which {pools}; leave the pooling out"
+                f"{name.name} is {_with_article(cls.kind)}, which {what_it_does}; leave the pooling out"
             )
         if name.dimension is not None or name.states_prompt:
             raise InputError(

@@ -44,7 +44,8 @@ class SentenceModule(nn.Module, ABC):
     @classmethod
     def read(cls, folder: Path) -> SentenceModule:
         """Opens the module in ``folder``. InputError if a file is missing or damaged."""
-        # Older versions saved a Normalize without config.json, or without a folder.
+        # Older versions of sentence-transformers saved a Normalize without config.json, or without a
+        # folder.
         module = cls.from_config(read_object(folder / "config.json", {}), folder)
         if module.state_dict():
             load_weights(module, folder)

@@ -117,14 +117,14 @@ class PairTokenizer:
             parts = [(self._part(a), self._part(b)) for a, b in pairs]
             for encoding in self._rust.encode_batch_fast(parts):
                 # The first text and its special tokens have the type 0. A tokenizer without types
-                # gives all tokens 0. Then the split is not used, as scorers that read both texts
-                # together only compute the types of tokens from it.
+                # gives all tokens 0. Then the split is not needed: scorers that read both texts
+                # together use it only to compute the types of the tokens.
                 split = encoding.type_ids.count(0)
                 rows.append(PairRow(encoding.ids, split, bool(encoding.overflowing)))
             return rows
         texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         encodings = self._rust.encode_batch_fast([self._part(text) for text in texts])
-        # Reading a field of an encoding converts it to Python, so each is read once a text.
+        # Reading a field of an encoding converts it to Python, so it is read once for each text.
         ids = {}
         is_cut = {}
         for text, encoding in zip(texts, encodings, strict=True):
@@ -145,6 +145,7 @@ class PairTokenizer:
         return without_vectors(self._rust.encode(self._part(text)))
 
     def _part(self, text: str) -> str:
+        """Returns the part of a text that is read, without lone surrogates."""
         return replace_surrogates(read_part(text, self._rust))
 
 

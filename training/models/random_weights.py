@@ -34,7 +34,7 @@ from training.models.folder import ModelFolder, ModelFormat
 from training.models.loading import (
     DEFAULT_MAX_LENGTH,
     NO_LIMIT,
-    importing,
+    import_lock,
     max_input_length,
     open_tokenizer,
     own_form,
@@ -90,11 +90,11 @@ def random_backbone(
     positions: int = DEFAULT_MAX_LENGTH,
     predicts: bool = False,
 ) -> nn.Module:
-    """Makes a BERT with random weights. ``predicts`` adds the head for masked tokens.
+    """Makes a BERT with random weights, for texts of at most ``positions`` tokens.
 
-    InputError if the shape is out of range.
+    ``predicts`` adds the head for masked tokens. InputError if the shape is out of range.
     """
-    with importing:
+    with import_lock:
         from transformers import BertConfig, BertForMaskedLM, BertModel
 
     has_width = 32 <= dimension <= 1024 and dimension % 32 == 0
@@ -183,7 +183,7 @@ def random_word_parts(
     Its vocabulary contains the words of ``sentences``. InputError if there are neither sentences
     nor GloVe.
     """
-    with importing:
+    with import_lock:
         from sentence_transformers.sentence_transformer.modules import LSTM, WordEmbeddings
         from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 

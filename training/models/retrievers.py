@@ -120,7 +120,7 @@ class Reranked(Retriever):
         self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
     ) -> Ranking:
         ranking = self.first.search(queries, documents, max(k, self.depth), **watch)
-        # The progress starts from 0 again.
+        # The first search has reported its own progress, so the progress starts from 0 again.
         for query in steps(range(len(queries)), **watch):
             head, rest = np.split(ranking[query], [self.depth])
             candidates = [documents[row] for row in head]

@@ -140,7 +140,7 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
     for name in ATTENTION:
         attention = settings.get(name)
         # transformers has `OWN_ATTENTION` and flash attention itself. It fetches any other name from
-        # the Hub.
+        # the Hub. None, for a missing setting, is in `OWN_ATTENTION`.
         is_flash = str(attention).startswith("flash_attention")
         if attention not in OWN_ATTENTION and not is_flash:
             raise InputError(
@@ -156,6 +156,7 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
 
 def _check_code(file: Path, config: Mapping[str, Any]) -> None:
     """Raises InputError for a decoder with its own code, which makes it read in both directions."""
+    # With is_causal false, the class of transformers reads in both directions too.
     if not config.get("auto_map") or not config.get("is_causal", True):
         return
     from transformers import (
@@ -185,6 +186,7 @@ def _check_sizes(
     layers = _first_size(file, settings, LAYERS)
     width = _first_size(file, settings, WIDTHS)
     largest = max(chain.from_iterable(shapes.values()), default=0)
+    # A vocabulary may be padded, so a size may be larger by `SLACK`.
     for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):
         if size > largest + SLACK:
             raise InputError(

@@ -45,7 +45,7 @@ from training.models.loading import (
     NO_LIMIT,
     as_in_file,
     check_tokens,
-    importing,
+    import_lock,
     opening_error,
     quiet,
 )
@@ -208,7 +208,7 @@ def open_library(
     InputError if a class is not a module of the library, or tokenizer, embeddings and weights do
     not match.
     """
-    with importing:
+    with import_lock:
         import sentence_transformers
 
     check_classes(folder)
@@ -231,7 +231,7 @@ def open_library(
         # Static embeddings may be stored in half precision.
         model = model.float()
     check_backbone(folder.path, model)
-    _check_numbers(folder, model)
+    _check_missing_weights(folder, model)
     # The numbers of rows of the tables of token vectors, for a model without a transformer. The
     # tables of transformers are checked below by `check_tokens`.
     sizes = []
@@ -281,7 +281,7 @@ def check_classes(folder: ModelFolder) -> None:
             )
 
 
-def _check_numbers(folder: ModelFolder, model: Any) -> None:
+def _check_missing_weights(folder: ModelFolder, model: Any) -> None:
     """Raises InputError if a transformer has more weights than its files.
 
     transformers fills in missing weights with random numbers.
@@ -510,9 +510,10 @@ class MultiVectorModel(STModel, LateInteraction):
         outputs = in_role._compute(texts(sentences), output_value=None, convert_to_numpy=False)
         vectors = []
         for text in outputs:
-            is_counted = text["attention_mask"].bool()  # (T,)
-            hidden = text["token_embeddings"][is_counted].float().cpu().numpy()  # (T, D)
-            names = self.model.tokenizer.convert_ids_to_tokens(text["input_ids"][is_counted])
+            # The library's mask is 0 for padding, and for tokens that are not compared.
+            is_compared = text["attention_mask"].bool()  # (T,)
+            hidden = text["token_embeddings"][is_compared].float().cpu().numpy()  # (T, D)
+            names = self.model.tokenizer.convert_ids_to_tokens(text["input_ids"][is_compared])
             # A text without tokens gets a zero vector.
             if not len(hidden):
                 hidden = np.zeros((1, text["token_embeddings"].shape[-1]), np.float32)

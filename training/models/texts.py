@@ -159,7 +159,10 @@ def first_positions(sentences: Sequence[str]) -> np.ndarray:
 
 
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
-    """Returns the sentences as a list. InputError with the number of one that is not text, after ``offset`` others."""
+    """Returns the sentences as a list. InputError with the number of one that is not text.
+
+    The first sentence has the number ``offset`` + 1.
+    """
     _check_is_list(sentences)
     listed = list(sentences)
     # This is faster than the loop, and nearly always enough.

@@ -245,7 +245,7 @@ def text_tokenizer(tokenizer: Any, model_format: ModelFormat) -> TextTokenizer:
 
 
 def unpadded(tokenizer: Tokenizer) -> Tokenizer:
-    """Removes the padding and the truncation of a tokenizer's file, which may pad each text to 10⁹ tokens.
+    """Removes the padding and the truncation that a tokenizer.json states. It may pad each text to 10⁹ tokens.
 
     InputError as in `check_growth`.
     """
@@ -294,8 +294,8 @@ def are_unknown(
         for text, encoding in zip(ordered, encodings, strict=True):
             known_ids = [token for token in encoding.ids if token != unknown_id]
             is_known = bool(known_ids)
-            # Decoding takes as long as encoding. Nearly all texts have only known tokens and need
-            # none.
+            # The known tokens beside unknown ones may be white space, which only decoding shows.
+            # Decoding takes as long as encoding, but few texts have unknown tokens.
             if len(known_ids) < len(encoding.ids):
                 is_known = bool(tokenizer.decode(known_ids, skip_special_tokens=False).strip())
             if not is_known:

@@ -82,7 +82,7 @@ def fetch_vectors(
     try:
         while time.monotonic() < deadline:
             if wait([request], POLL_SECONDS).done:
-                return _vectors(request.result(), len(texts), endpoint.address)
+                return _parse_vectors(request.result(), len(texts), endpoint.address)
             if should_stop is not None and should_stop():
                 raise StoppedError
     finally:
@@ -181,7 +181,7 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
     return InputError(sentence)
 
 
-def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
+def _parse_vectors(answer: bytes, count: int, address: str) -> np.ndarray:
     """Reads the vectors of an answer in the order of the texts. InputError unless each text has a finite vector."""
     wrong = f"{address} does not answer with embeddings as OpenAI's API does"
     if len(answer) > MOST_BYTES:

@@ -91,7 +91,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
 
 def cached_in_part(repo: Repo, pick: Pick) -> Path:
-    """Returns a snapshot in the local cache without its listing, as a last resort.
+    """Returns a snapshot in the local cache, as a last resort: its own files replace the repository's listing.
 
     FileNotFoundError if it lacks files.
     """

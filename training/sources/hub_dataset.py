@@ -143,7 +143,7 @@ def megabytes_to_fetch(
 ) -> float | None:
     """Returns the megabytes to download for a data set, None if the Hub does not answer. Errors as in `_locate`."""
     with suppress(InputError):
-        # It raises InputError if no earlier download is in the cache.
+        # `_cached_builder` raises InputError if no earlier download is in the cache.
         _cached_builder(repo_id, selectors)
         return 0.0
     located = _locate(repo_id, home)
@@ -220,7 +220,8 @@ def _builder(
     with _explained(repo_id):
         if selectors and selectors[0]:
             names = get_dataset_config_names(located.path, **revision)
-            # Files that were put into the home folder by hand have one configuration with any name.
+            # Files that were put into the home folder by hand have no revision, and one configuration
+            # with any name.
             is_by_hand = located.revision is None and len(names) == 1
             # The first selector is a configuration. If it is the only one, it may also be a split.
             if selectors[0] in names:
@@ -255,8 +256,8 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     # The first selector is a configuration, or a split of the default configuration.
     for config in dict.fromkeys([*selectors[:1], ""]):
         with suppress(ValueError):
-            # It raises ValueError without a download of this configuration. "auto" is the newest
-            # one.
+            # `Cache` raises ValueError without a download of this configuration. "auto" finds the
+            # newest one.
             builder = Cache(
                 repo_id=repo_id,
                 config_name=config or None,

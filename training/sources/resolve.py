@@ -109,7 +109,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         )
     if fetch and bundle:
         sources.append(_in_index(bundle, target))
-    # The last resort is a snapshot that other programs have downloaded in part.
+    # The last resort is a snapshot that other programs have downloaded in part. The log calls it by
+    # its full name.
     sources.append(
         Source("Hub cache", partial(hub.cached_in_part, repo, pick), full_name="Hub cache in part")
     )
@@ -213,10 +214,10 @@ def _first_available(
             return _logged(what, ResolvedFolder(source.find(), source.full_name or source.name))
         except OSError as error:
             reasons.append(f"{source.name}: {in_one_line(error)}")
-            # It is normal that a folder on this machine does not have it.
+            # It is normal that a folder on this machine does not have a model or the data.
             level = logging.INFO if source.is_remote else logging.DEBUG
             log.log(level, "%s not from %s", what, reasons[-1])
-    # The cache of the Hub is asked twice, perhaps for the same reason.
+    # Two sources have the name "Hub cache", and both may give the same reason.
     reasons = list(dict.fromkeys(reasons))
     raise NotFoundError(
         f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from training.inference.batching import pad
 from training.models.joint_pair_model import sentence_means
-from training.models.loading import importing
+from training.models.loading import import_lock
 from training.models.pairs import PairBatch, PairRow, pad_pairs
 from training.pooling import Pool
 
@@ -370,7 +370,7 @@ def has_dropout(backbone: nn.Module) -> bool:
 def replace_dropout(backbone: nn.Module) -> None:
     """Replaces every dropout of a transformer in place, in adapters and attention too, by the functions above."""
     # Two threads cannot import transformers at once.
-    with importing:
+    with import_lock:
         from transformers import AttentionInterface, PreTrainedModel
         from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
