@@ -206,7 +206,7 @@ class Dataset:
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
             raters: the raters that count, of a file with a column of raters or a column for each:
                 "r1,r2"; None for all.
-            sheet: the sheet of a workbook; None for the one with the most sentences in a row.
+            sheet: the sheet of a workbook; None for the one whose rows have the most sentences.
         """
         path = Path(path).expanduser()
         with opened_file(path, encoding, sheet) as table:
@@ -600,8 +600,9 @@ def _unread(reading: TableReading, data: Dataset) -> list[str]:
     columns, as any of them may be the judgement.
     """
     has_gold = data.scores is not None or data.labels is not None
+    # The roles of the columns that are read. Sentences and triplets may have a column with the role
+    # of a score or label, which is not read, so these roles are added only for data with gold.
     roles = [*reading.form, SPLIT, RATING]
-    # Sentences and triplets may have a column with the role of a score or label, which is not read.
     if has_gold:
         roles += [SCORE, LABEL]
     used = reading.all(*roles)
@@ -618,6 +619,7 @@ def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
         # This length is enough for a short sentence.
         if len(text) > 4 * LONGEST_PLACEHOLDER:
             long_texts += 1
+        # A placeholder such as NS or -99 has no lower-case letters.
         if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text:
             counts[text] += 1
     repeated = []

@@ -198,7 +198,8 @@ def _groups(
 ) -> list[list[int]]:
     """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not.
 
-    Rows are of raters if the table has a column of raters, or if most pairs have several rows.
+    Rows are of raters if the table has a column of raters, or if it has at least `FEW_PAIRS` pairs
+    and most of them have several rows.
     """
     by_pair: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairs):

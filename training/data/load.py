@@ -153,7 +153,8 @@ def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path
     if not source.repo:
         return _load_stsb(split, home)
     hub_name = source.splits[split].hub_name
-    # Configuration and split are selected, so the split for a name without one does not matter.
+    # The selectors state the split, so the third argument, which is for selectors without one, has
+    # no effect.
     data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
     head, _, _ = name.name.partition(":")
     return replace(data, name=f"{head}:{split}")
@@ -397,7 +398,7 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
 
 
 def _texts(file: Path, *before: str) -> dict[str, str]:
-    """Texts by id, each after the columns ``before``. InputError if an id occurs twice."""
+    """Texts by id, with the cells of the columns ``before`` in front of them. InputError if an id occurs twice."""
     texts: dict[str, str] = {}
     for number, key, *parts in _rows(file, ("_id",), (*before, "text")):
         if str(key) in texts:

@@ -217,7 +217,10 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
 
 
 def can_start_joint(encoder: Encoder) -> bool:
-    """Tells whether a `JointPairModel` can start from the cosine of an encoder, which must be trained for it."""
+    """Tells whether a `JointPairModel` can start from the cosine of an encoder.
+
+    The encoder must have been trained to compare sentences.
+    """
     # A `JointPairModel` pools by the mean, and has no modules after the pooling.
     if ModelName.parse(encoder.name).is_scratch or encoder.pooling != "mean" or len(encoder.head):
         return False

@@ -129,7 +129,7 @@ class Evaluator:
         return figures
 
     def _changes(self, pairs: Dataset, cosines: np.ndarray) -> Figures:
-        """Returns the pair whose cosine has changed most, or the cosines at the first evaluation."""
+        """Returns the cosines at the first evaluation, later the pair whose cosine has changed most since then."""
         if self.first_cosines is None:
             self.first_cosines = cosines.tolist()
             return {"cosines": self.first_cosines}

@@ -74,7 +74,8 @@ class Preparation:
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Transform the joined sets again, so that a sentence of two sets is learned from once.
+            # Each set was transformed alone, so two sets may share sentences. Transforming the joined
+            # sets leaves each sentence once.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, saved_dimension = self._load_encoder(data, device)
@@ -157,7 +158,11 @@ class Preparation:
         return data, load_data(config.eval_data, self.home, split="dev")
 
     def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
-        """Loads the base with all dimensions of its vectors, and returns the number that its folder keeps."""
+        """Loads the base with all dimensions of its vectors.
+
+        Also returns the number of dimensions to which its folder truncates vectors, None if it
+        does not.
+        """
         config = self.config
         base = config.base
         if config.objective_class.scores_pairs:

@@ -261,6 +261,8 @@ class CompactEmbedding(nn.Module):
         # of a text, so that it occurs in the data. No token has the id -1.
         padding = -1 if table.padding_idx is None else table.padding_idx
         self._untrained = (self.used == padding).nonzero().flatten()
+        # The gradient of ``weight``, and the rows of it that are not 0: `set_gradient` resets only
+        # these.
         self._gradient = torch.zeros_like(self.weight)
         self._touched = torch.empty(0, dtype=torch.int64, device=device)
 

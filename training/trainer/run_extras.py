@@ -145,8 +145,9 @@ class RunExtras:
     def selection(
         self, figures: Figures | None, first: str | None = None
     ) -> tuple[str, float] | None:
-        """Returns the `selection_metric`, or the figure that the caller has named, negated if lower is better.
+        """Returns the name and the value of the `selection_metric`, or of the figure that the caller has named.
 
+        The value is negated if lower is better.
         ``first`` is the figure that the objective prefers, if it has one. None if the figure is not
         finite, or there was no evaluation. InputError if the figure that the caller has named was
         not measured.

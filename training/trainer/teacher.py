@@ -117,6 +117,7 @@ class Teacher:
                 f"{self.name} is a cross-encoder, which scores pairs, but {data.name} holds {data.kind}; "
                 f"take a bi-encoder as the teacher, or {' or '.join(learn_margins)} for triplets"
             )
+        # The columns that are compared. A margin is the difference of two similarities.
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
         # A bi-encoder has several similarities. The student learns the one that it is scored by.

@@ -161,9 +161,9 @@ class Trainer:
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
+        # The loss of guessing. With Matryoshka dimensions the loss of the run is a sum, and with
+        # several objectives each computes it in turn, so it cannot be compared with one guess.
         guess = None
-        # With Matryoshka dimensions the loss is a sum, and with several objectives each computes it
-        # in turn, so that it cannot be compared with one guess.
         if len(objectives) == 1 and not self.config.matryoshka_dims:
             data = self.data[0]
             guess = objectives[0].guess(self.config.batch_size, len(data.columns), data.scores)

@@ -171,6 +171,7 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """Names that differ and are not empty, and a remark on each that had to change."""
     unique: list[str] = []
     remarks = []
+    # White space and invisible characters are removed from both ends of a name.
     ends = re.compile(rf"^[{UNSEEN}]+|[{UNSEEN}]+$")
     stripped = [ends.sub("", name) for name in names]
     for position, name in enumerate(stripped, start=1):

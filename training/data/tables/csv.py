@@ -86,6 +86,7 @@ class DelimitedTable(TextTable):
         # The lines of the record that is being read, and the lines to read again.
         record_lines: list[str] = []
         unread_lines: deque[str] = deque()
+        # Notes on rows, by the characters that cause them, such as � for invalid bytes.
         character_notes = self.text.notes
         with self.text.open() as file:
             lines = islice(file, self.skipped_lines, None)

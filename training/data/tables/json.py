@@ -80,6 +80,7 @@ class JsonTable(TextTable):
 
     def _records(self) -> Iterator[Record]:
         empty = (None,) * len(self.columns)
+        # Notes on rows, by the characters that cause them, such as � for invalid bytes.
         character_notes = self.text.notes
         # ``weight`` is the number of characters.
         for value, problem, weight in _values(self.text, self.layout):
@@ -238,7 +239,10 @@ def _are_objects(value: Any) -> bool:
 
 
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
-    """Yields for every row (the object, None, its characters) or ({}, the fault, its characters)."""
+    """Yields for every row (the object, None, its length) or ({}, the fault, its length).
+
+    The length is the number of characters.
+    """
     if layout == "columns":
         columns = _columns(text) or {}
         for cells in zip(*columns.values(), strict=True):

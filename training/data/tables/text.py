@@ -208,7 +208,8 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
     has_nul = False
     broken_at = None
     with path.open("rb") as file:
-        # An empty piece at the end tells the decoder that no byte is missing.
+        # An empty piece at the end tells the decoder that no more bytes follow, so that a character
+        # that was cut off is an error.
         for chunk in chain(iter(partial(file.read, CHUNK), b""), [b""]):
             newlines += chunk.count(b"\n")
             returns += chunk.count(b"\r")
