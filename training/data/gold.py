@@ -330,7 +330,7 @@ class GoldColumn:
 
     @classmethod
     def _with_labels(cls, name: str, values: dict[str, float], scale: str | None) -> GoldColumn:
-        """The reading of labels by their values: as matches (1) and others (0), or as scores if there are other values."""
+        """The reading of labels by their values: as matches (1) and others (0), or as scores if other values occur."""
         named = ", ".join(f"{label} is {value:g}" for label, value in values.items())
         # A word such as "maybe" is a judgement if the user gives it a value.
         missing = tuple(text for text in MISSING if text not in values)
@@ -417,6 +417,7 @@ class GoldColumn:
         cls, name: str, numbers: set[float], missing: tuple[str, ...], has_query: bool
     ) -> GoldColumn:
         """Scores on the scale that they fit; ``read_as`` names another one that is nearly as likely."""
+        # Without a scale, `gold` raises the error that there are no scores.
         if not numbers:
             return cls(name, missing=missing)
         low = min(numbers)

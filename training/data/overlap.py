@@ -91,6 +91,7 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
         parts.update(map(frozenset, combinations(row, len(data.columns))))
 
     evaluated = folded_rows(data)
+    # The places of the rows that are not equal to a training row, or to a part of one.
     others = [place for place, row in enumerate(evaluated) if frozenset(row) not in parts]
     near = None
     if encode is not None:

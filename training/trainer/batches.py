@@ -43,7 +43,7 @@ class LengthGroupedSampler:
 
     ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their
     ``sentences`` are put into different batches as far as possible, because they are wrong
-    negatives of each other. None if the objective does not use in-batch negatives.
+    negatives of each other; ``sentences`` is None if the objective does not use in-batch negatives.
     """
 
     def __init__(

@@ -441,7 +441,7 @@ class Trainer:
 
     def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
-        # sentence-transformers has no cross-encoder that starts as a bi-encoder.
+        # sentence-transformers cannot open a model with a joint head.
         has_joint_head = (folder / "model" / JOINT_HEAD).is_file()
         library = "sbert-lab" if has_joint_head else "sentence-transformers"
         card = model_card(

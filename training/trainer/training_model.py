@@ -390,6 +390,7 @@ def split_by_length(
     would have more than ``most_tokens``.
     """
 
+    # `plan` makes groups of at most ``budget`` tokens.
     def fits(budget: int) -> bool:
         return len(list(plan(lengths, budget))) <= parts
 

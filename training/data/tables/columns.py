@@ -252,6 +252,7 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
             named = f"columns are called column_1 to {columns[-1]}"
         return columns, 0, [f"The first line is data, not a header, so the {named}."]
     columns, remarks = unique_names(first)
+    # If no row below looks like data either, the first row may be data too.
     if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
         remarks.append(
             f"The first row is read as the header: {listed(columns)}; if it is data, add one above."

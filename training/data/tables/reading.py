@@ -196,7 +196,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class TableReading:
-    """The roles of the columns of a table, in its order, and what is doubtful about them."""
+    """The roles of the columns of a table, in the table's order, and what is doubtful about them."""
 
     name: str
     columns: tuple[Column, ...]
@@ -369,13 +369,14 @@ class _Reader:
 
     def read(self, requested: Sequence[str]) -> TableReading:
         """Gives the columns their roles, sentences first."""
-        is_judgement_named = False
+        # The third name is a judgement or a negative, or "-". Then there is no judgement to find.
+        has_third = False
         if requested:
-            is_judgement_named = self._take_requested(requested)
+            has_third = self._take_requested(requested)
         else:
             self._find_sentences()
         self._find_splits()
-        if not is_judgement_named:
+        if not has_third:
             self._find_judgement(sentences_are_named=bool(requested))
         self._find_the_rest()
         # A column without a role has the defaults of `Column`.
@@ -385,7 +386,7 @@ class _Reader:
     # ------------------------------------------------------------ what the user says
 
     def _take_requested(self, requested: Sequence[str]) -> bool:
-        """Takes the columns that the user has named. Returns whether they include the judgement, or "-" for none."""
+        """Takes the columns that the user has named. Returns whether a third one is named, or "-" for no judgement."""
         names = [name for name in requested if name.strip()]
         if not 1 <= len(names) <= 3:
             raise InputError(
@@ -641,13 +642,17 @@ class _Reader:
 
     def _is_by_cells(self, column: str) -> bool:
         """Whether the cells alone say that a column is a judgement, and its name does not deny it."""
-        return self._is_likely(column) and not self.has_only_names and not _is_named_otherwise(column)
+        return (
+            self._is_likely(column) and not self.has_only_names and not _is_named_otherwise(column)
+        )
 
     def _is_possible(self, column: str) -> bool:
         """Whether a column may be a judgement in unknown words: it has a few values, and its name does not deny it."""
         cells = self.cells[column]
         is_few = 2 <= len(cells.texts) <= FEW_VALUES
-        return is_few and cells.kind in ("category", "few values") and not _is_named_otherwise(column)
+        return (
+            is_few and cells.kind in ("category", "few values") and not _is_named_otherwise(column)
+        )
 
     def _kind_of_judgement(self, column: str) -> str:
         """SCORE or LABEL: by the name of a score, else by the cells."""

@@ -169,7 +169,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         # A named utf-16-le that begins with the mark of utf-16 is read by its mark.
         if not announced or not named.startswith(announced):
             announced = named
-    # Text in UTF-16 may have any bytes.
+    # Text in another encoding, such as UTF-16, may have any bytes.
     control = 0.0 if announced else len(CONTROL.findall(head)) / len(head)
     if control > MOST_CONTROL:
         raise ForeignFileError(f"{path.name} is not a text file.")
