@@ -492,7 +492,7 @@ def parse_dataset(
     question = next((reading.question(doubt) for doubt in reading.doubts), "")
     data = Dataset(name, tuple(texts), source=source, question=question)
     data = data.select(sorted(keep), *notes, *remarks)
-    data = data.with_note(*_placeholders(data.columns))
+    data = data.with_note(*_placeholder_notes(data.columns))
     if judged is None:
         return data
     return _with_judgements(data, judged)
@@ -610,7 +610,7 @@ def _unread(reading: TableReading, data: Dataset) -> list[str]:
     return [name for name in names if is_usual_name(name) or not has_gold]
 
 
-def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
+def _placeholder_notes(columns: Sequence[Sequence[str]]) -> list[str]:
     """A remark on short texts that repeat where sentences should be, such as NS for a missing translation."""
     texts = list(chain.from_iterable(columns))
     long_texts = 0

@@ -78,8 +78,9 @@ def judge(
 ) -> Judged | None:
     """The judgements of pairs of sentences in the cells of a table; None if it has none.
 
-    ``unusable`` are rows that are left out for other reasons. ``raters`` names the raters, or their columns,
-    that count, separated by commas. InputError as `GoldColumn.of`, and for an unknown rater.
+    ``unusable`` are rows that are left out for other reasons. ``raters`` names the raters that
+    count, or their columns, separated by commas. InputError as `GoldColumn.of`, and for an unknown
+    rater.
     """
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:

@@ -68,7 +68,7 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
 
 
 def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float | None:
-    """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks them."""
+    """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks the set."""
     source = name.built_in
     if source is not None and source.repo:
         # The sum is over the files of all splits, so any split will do if the name has none.

@@ -116,7 +116,7 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
         return None
     # Each pair is the place of an evaluated row and the place of a training row.
     pairs = []
-    for i, j in _alike(training, evaluated):
+    for i, j in _alike_pairs(training, evaluated):
         # A shorter training row does not have a different sentence for each one of the evaluated
         # row.
         if len(training[j]) >= len(evaluated[i]):
@@ -142,7 +142,7 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
     return near
 
 
-def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
+def _alike_pairs(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
     """The pairs (evaluated, training) of rows that have half of their rarer words in common."""
     words = [set(re.findall(r"\w+", " ".join(row))) for row in (*training, *evaluated)]
     frequent = Counter(chain.from_iterable(words[: len(training)]))

@@ -224,7 +224,10 @@ class MatchScores:
         """Computes `effect` for the ``count`` pairs with the highest scores, which share fewer sentences."""
         if self.keys is None or self.effect == 1:
             return 1.0
-        share = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
+        # The part of `effect` above 1 is taken to be in proportion to the pairs that share a sentence
+        # with a pair.
+        of_highest = _mean_partners(self.keys[self._order[:count]])
+        share = of_highest / _mean_partners(self.keys)
         return 1 + (self.effect - 1) * share
 
     @cached_property
@@ -284,6 +287,7 @@ class MatchScores:
         factor = float((enough / above).min())
         if factor > OUT_OF_REACH:
             return 0
+        # The number of pairs in all has a margin. The pairs that are there already are subtracted.
         more = len(self.scores) * max(MARGIN * factor - 1, LEAST_MORE)
         # The estimate has at most two significant digits.
         return int(float(f"{more:.1e}")) or 1
@@ -336,7 +340,7 @@ def _fewest_to_pass(precision: float) -> int:
     return int(np.ceil(np.log(TEST_ERROR) / np.log(precision)))
 
 
-def _partners(keys: np.ndarray) -> float:
+def _mean_partners(keys: np.ndarray) -> float:
     """Computes the mean number of other pairs that share a sentence with a pair, from `sentence_keys` (N, 3)."""
     rows = np.bincount(keys[:, :2].ravel())
     equal = np.bincount(keys[:, 2])

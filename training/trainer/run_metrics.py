@@ -102,7 +102,8 @@ def selection_metric(
 
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
     """Selects the figures of an eval event for one line: main metrics, retrieval, the caller's, collapse."""
-    # The figures of retrieval, and of the caller's evaluators. Main metrics among them count once.
+    # All figures outside of `RESERVED` come from retrieval or from the caller's evaluators. A main
+    # metric among them, such as ndcg@10, is in the dictionary once.
     others = [name for name in event if name not in RESERVED]
     names = (
         *MAIN_METRICS,

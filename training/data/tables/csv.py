@@ -72,8 +72,8 @@ class DelimitedTable(TextTable):
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         records = self.records()
-        # ``header`` is the number of records before the rows. Without a header, an empty line at the
-        # beginning is a row.
+        # ``header`` is the number of records before the rows. `from_first` skips empty lines at the
+        # beginning, which are not counted. Without a header such a line is a row.
         if self.header:
             records = islice(from_first(records), self.header, None)
         # With doubled line ends, every line seems to be followed by an empty one, which is not a
