@@ -47,7 +47,8 @@ LONGEST_NAME = 60
 NOT_READ = "not read"
 # The number of first rows of a data set of the datasets library that show what its columns are.
 FIRST_ROWS = 100
-# Short texts that stand in place of sentences, in characters, and how often they occur at least.
+# The most characters of a placeholder, a short text in place of a sentence, and the least number of
+# its occurrences.
 LONGEST_PLACEHOLDER = 4
 LEAST_REPEATED = 2
 
@@ -274,7 +275,7 @@ class Dataset:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a column for each text, and ``score`` (0 to 5) or ``label`` (its name)."""
-        # It takes time to import.
+        # pyarrow takes time to import.
         import pyarrow
 
         return pyarrow.table(self._by_name()).to_pandas()

@@ -631,7 +631,7 @@ def _nli_names(texts: set[str]) -> dict[str, str]:
     has_other_labels = any(side_of(text) is not None for text in others)
     if not names or is_neutral_alone or has_other_labels:
         return {}
-    # Labels that do not occur here are known too.
+    # The labels of inference that do not occur among these texts are added.
     return dict(zip(NLI_LABELS, NLI_LABELS, strict=True)) | names
 
 

@@ -228,7 +228,8 @@ def _load_saved(name: DataName, split: str) -> Dataset:
             f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}"
         ) from error
     if isinstance(data, datasets.DatasetDict):
-        # ``rows`` is ?split=. A split that is not named there may be missing.
+        # ``rows`` is ?split=. If it is not given, and the set lacks the default split, the first
+        # one is read.
         split = name.rows or split
         if not name.rows and split not in data:
             split = next(iter(data), "")

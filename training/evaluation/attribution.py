@@ -238,7 +238,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
 
 def _only_scales(module: object) -> bool:
     """Tells whether a module only changes the length of a vector."""
-    # By its name, because the import of the class imports torch.
+    # The class is told by its name, because importing it imports torch.
     return type(module).__name__ == "Normalize"
 
 

@@ -228,7 +228,7 @@ def bootstrap_interval(
         low, high = np.tanh([z - NORMAL_975 * error, z + NORMAL_975 * error])
         return Interval(float(low), float(high), f"Fisher z{allowance}")
     if statistic == "spearman":
-        # The estimate itself is widened by the factor.
+        # `Statistic.estimate` itself widens the interval by the factor.
         _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allowance}")
     # The correlation of the pairs themselves, each drawn once.

@@ -111,7 +111,7 @@ class MatchScores:
     @cached_property
     def effect(self) -> float:
         """The number of pairs that count as one independent pair because pairs share sentences; at least 1."""
-        # Whether a pair matches, as far as its score does not tell it.
+        # The difference between whether a pair matches and the share of matches at its score.
         residuals = self.matches - isotonic(self.scores, self.matches)
         return dependence(residuals, self.keys) ** 2
 
@@ -151,9 +151,10 @@ class MatchScores:
         if len(self.scores) >= AVERAGE_FROM:
             return estimate
         # Average precision is treated as a share of the matches, as Boyd, Eng & Page (2013) do with
-        # a binomial interval. In samples of 20 pairs the bootstrap's percentile interval contains
-        # the true figure in only 56 to 84% of the cases. From 1,000 pairs on Wilson's interval
-        # contains it in 92 to 93%, and the bootstrap's is better.
+        # a binomial interval. With few pairs the bootstrap's percentile interval covers too little:
+        # in samples of 20 pairs it contains the true figure in only 56 to 84% of the cases. From
+        # 1,000 pairs on Wilson's interval contains it in 92 to 93%, and the bootstrap's is better.
+
         # Matches that share sentences count for less.
         effective = int(self.matches.sum()) / self.effect
         low, high, _ = wilson_interval(estimate.value * effective, effective)

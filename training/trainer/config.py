@@ -58,7 +58,7 @@ load_plugins()
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve
 # needs enough points.
 STEPS_PER_EVALUATION = 100
-# Without the evaluation of the base.
+# The evaluation of the base is not counted in these limits.
 MIN_EVALUATIONS = 4
 MAX_EVALUATIONS = 20
 

@@ -202,7 +202,7 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
                 model = AutoModelForSequenceClassification.from_config(settings).float()
             weights = encoder.backbone.state_dict()
             missing, _ = model.base_model.load_state_dict(weights, strict=False)
-            # The pooler is part of the head.
+            # The pooler is part of the head, so its weights may be missing.
             is_whole = all(name.startswith("pooler.") for name in missing)
             # A decoder's head reads the last token. In training it would read padding, as it gets
             # word embeddings in place of token ids.

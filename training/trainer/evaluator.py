@@ -116,7 +116,7 @@ class Evaluator:
             if self.dims and metric:
                 figures["by_dimension"] = {}
                 for dim in self.dims:
-                    # It is undefined (None) if all cosines are equal.
+                    # The figure is undefined (None) if all cosines are equal.
                     value = _compare(self.data, [column[:, :dim] for column in columns])[metric]
                     if value is not None:
                         figures["by_dimension"][str(dim)] = value

@@ -215,8 +215,8 @@ class MaskedReplica(Replica):
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
-        # The hook `_keep_masked` reads the positions in this thread. It leaves a single row, of the
-        # masked tokens.
+        # The hook `_keep_masked` reads the positions in this thread. It leaves the masked tokens
+        # only, as a single row.
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]

@@ -105,7 +105,7 @@ class Preparation:
         tokenized = []
         for examples in training:
             facts: Any = config.parts[examples.part].facts
-            # A function or module of the caller may have this attribute too.
+            # A function or module of the caller may have the attribute ``uses_batch`` too.
             if facts is OwnObjective:
                 facts = extras.objective
             uses_batch = getattr(facts, "uses_batch", False)

@@ -390,5 +390,5 @@ def replace_dropout(backbone: nn.Module) -> None:
             # attention.
             if module.is_backend_compatible():
                 module.set_attn_implementation(ATTENTION)
-            # The modules inside it share its attention.
+            # The modules inside of this model share its attention.
             return

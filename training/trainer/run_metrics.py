@@ -48,7 +48,7 @@ RUN_METRICS = {
     "uniformity": RunMetric("uniformity"),
     "effective_rank": RunMetric("effective rank"),
 }
-# The first of these that the evaluations of a run have selects its best model.
+# The metrics that can select the best model of a run. The first one that was measured does.
 MAIN_METRICS = {
     name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None
 }

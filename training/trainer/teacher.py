@@ -157,7 +157,7 @@ class Teacher:
             vectors = projected
             note += f", projected from {width} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
         values = torch.from_numpy(np.ascontiguousarray(vectors))
-        # The student's vectors have length 1 too.
+        # The vectors of such a student have length 1, so the targets get this length too.
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
         return Examples(data.with_note(note), Targets(values, _by_row(inverse, data)))

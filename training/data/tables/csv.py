@@ -216,7 +216,7 @@ def open_delimited(
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, header, remarks = header_of(path, first)
     # Commas in a .txt file are a part of its sentences, unless they separate the names of columns.
-    # A usual name in the first column alone does not show that.
+    # A usual name in the first column alone does not show that they do.
     may_be_lines = path.suffix.lower() == ".txt" and delimiter not in ("\t", *LONG_DELIMITERS)
     if may_be_lines and not any(map(is_usual_name, columns[1:])):
         return open_lines(path, encoding)

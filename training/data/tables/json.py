@@ -82,10 +82,10 @@ class JsonTable(TextTable):
         empty = (None,) * len(self.columns)
         # Notes on rows, by the characters that cause them, such as � for invalid bytes.
         character_notes = self.text.notes
-        # ``weight`` is the number of characters.
-        for value, problem, weight in _values(self.text, self.layout):
+        # ``length`` is the number of characters.
+        for value, problem, length in _values(self.text, self.layout):
             if problem is not None:
-                yield empty, problem, weight
+                yield empty, problem, length
                 continue
             note = None
             cells = [value.get(key) for key in self.keys]
@@ -97,7 +97,7 @@ class JsonTable(TextTable):
                     note = "holds half a character, shown as �"
                 elif character_notes:
                     note = suspicion([cell], character_notes) or note
-            yield cells, note, weight
+            yield cells, note, length
 
 
 def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> OpenedTable:
@@ -246,8 +246,8 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
     if layout == "columns":
         columns = _columns(text) or {}
         for cells in zip(*columns.values(), strict=True):
-            weight = sum(len(cell) for cell in cells if isinstance(cell, str))
-            yield flat(dict(zip(columns, cells, strict=True))), None, weight
+            length = sum(len(cell) for cell in cells if isinstance(cell, str))
+            yield flat(dict(zip(columns, cells, strict=True))), None, length
         return
     with text.open() as file:
         if layout != "lines":
@@ -264,7 +264,7 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
                 yield {}, f"is not JSON ({reason}): {quoted(line.strip())}", len(line)
 
 
-def _as_row(value: Any, weight: int) -> tuple[Any, str | None, int]:
+def _as_row(value: Any, length: int) -> tuple[Any, str | None, int]:
     """A JSON value as `_values` yields it. Texts, and lists of texts with or without a score, become objects."""
     if isinstance(value, str):
         value = {"text": value}
@@ -275,8 +275,8 @@ def _as_row(value: Any, weight: int) -> tuple[Any, str | None, int]:
         elif kinds in ([str, str, int], [str, str, float]):
             value = dict(zip(("sentence1", "sentence2", "score"), value, strict=True))
     if isinstance(value, dict):
-        return flat(value), None, weight
-    return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", weight
+        return flat(value), None, length
+    return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", length
 
 
 def _array_values(

@@ -110,7 +110,7 @@ class ListsTable(OpenedTable):
                     parts = [self._parts(name, cell) for name, cell in single.items()]
                     for combination in product(*parts):
                         rows.append(tuple(chain.from_iterable(combination)))
-            # There may be no rows, as empty ``parallel`` lists become none.
+            # A row with empty ``parallel`` lists becomes no row, so there may be none.
             if rows:
                 columns = map(list, zip(*rows, strict=True))
                 yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)

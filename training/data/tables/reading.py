@@ -512,7 +512,7 @@ class _Reader:
         texts = self._main_texts()
         pairs = list(combinations(texts, 2))
         if len(pairs) > 1:
-            # The names of a pair differ in the last letter.
+            # The names of the two columns of a pair differ only in the last character.
             stems = {column: normalize_name(column)[:-1] for column in texts}
             pairs = [(first, second) for first, second in pairs if stems[first] == stems[second]]
         if len(pairs) == 1 and self._are_alike(*pairs[0]):
@@ -672,7 +672,7 @@ class _Reader:
     def _find_splits(self) -> None:
         """Finds the columns of splits among those without a role."""
         for column, cells in self.cells.items():
-            # A constant column may say something else.
+            # A column of one word, such as "train", is one of splits only if its name says so.
             is_certain = len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS
             if cells.kind == "split" and is_certain:
                 self.roles.setdefault(column, (SPLIT, cells.words))

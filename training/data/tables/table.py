@@ -47,7 +47,7 @@ class Format(NamedTuple):
 
 
 def _open_parquet(path: Path, encoding: str | None, sheet: str | None) -> OpenedTable:
-    # It imports pyarrow, which takes time and is not needed for other formats.
+    # This module imports pyarrow, which takes time and is not needed for other formats.
     from training.data.tables.parquet import open_parquet
 
     return open_parquet(path, encoding, sheet)

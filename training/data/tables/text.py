@@ -272,7 +272,7 @@ def _guess(text: TextFile) -> TextFile:
 
 def guess_encoding(sample: bytes) -> str | None:
     """The encoding of lines that are not valid UTF-8, as charset-normalizer guesses it; None if none fits."""
-    # It takes time to import, and most files are UTF-8.
+    # charset-normalizer takes time to import, and most files are UTF-8.
     from charset_normalizer import CharsetMatch, from_bytes
 
     matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
@@ -324,7 +324,7 @@ def named_encoding(name: str) -> str:
     """The codec of a name such as "windows-1251" or "Shift_JIS". InputError if there is none for text files."""
     try:
         codec = codecs.lookup(name.strip()).name
-        # It fails for codecs of bytes, such as base64.
+        # A codec of bytes, such as base64, cannot encode text.
         "".encode(codec)
     except (LookupError, ValueError, TypeError):
         codec = ""

@@ -56,7 +56,8 @@ class WorkbookTable(OpenedTable):
         return f"Workbook, sheet {self.sheet}"
 
     def _first_rows(self) -> Iterator[RowBatch]:
-        # These are at hand. The method of the base class would read the workbook again.
+        # ``head`` has the first rows already. The method of the base class would read the workbook
+        # again.
         return gather(iter(self.head), self.columns, HEAD_ROWS)
 
     def _read(self, size: int) -> Iterator[RowBatch]:
