@@ -218,7 +218,7 @@ def _choice(
 
 
 def _with_more_pairs(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
-    """Adds to a choice without threshold how far the pairs are from one with this precision."""
+    """Adds to a choice without a threshold how many more pairs it needs, and whether one reaches the precision."""
     is_reached = not np.isnan(pairs.choose_untested(precision).value)
     return replace(choice, more_pairs=pairs.more_pairs(precision), is_reached=is_reached)
 

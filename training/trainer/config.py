@@ -352,6 +352,7 @@ class RunConfig(BaseModel):
     @field_validator("*")
     @classmethod
     def _is_a_choice(cls, value: Any, info: ValidationInfo) -> Any:
+        """Raises ValueError if a field has choices and the value is none of them."""
         choices = SETTINGS[str(info.field_name)].choices
         if not choices or value in choices:
             return value
@@ -364,6 +365,7 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
+        """Raises ValueError if fields contradict one another."""
         objective = self.objective
         parts = self.parts
         base = self.base.strip()

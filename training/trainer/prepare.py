@@ -274,6 +274,7 @@ class Preparation:
     def _model(
         self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int
     ) -> TrainingModel:
+        """Makes the model of the training loop, with an objective for each part of the data."""
         config = self.config
         accelerator = self.accelerator
         objectives: list[Objective] = []

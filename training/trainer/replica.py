@@ -219,6 +219,7 @@ def _copy_weights(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
 def _sum_gradients(
     parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]], add: bool
 ) -> list[Tensor]:
+    """Sets the ``grad`` of each weight to the sum of its gradients, or adds that, and returns the norms."""
     sums = []
     for weight, gradients in parts:
         used = [gradient for gradient in gradients if gradient is not None]

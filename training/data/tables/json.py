@@ -23,7 +23,7 @@ from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.lists import with_rows_of_lists
 from training.data.tables.reading import ALL_SPLITS, SPLIT
 from training.data.tables.rows import OpenedTable, Record, RowBatch, gather
-from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
+from training.data.tables.text import TextFile, TextTable, note_on_characters, scan, spoken
 from training.errors import InputError
 
 # The most characters of one element of an array.
@@ -96,7 +96,7 @@ class JsonTable(TextTable):
                     cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
                     note = "holds half a character, shown as �"
                 elif character_notes:
-                    note = suspicion([cell], character_notes) or note
+                    note = note_on_characters([cell], character_notes) or note
             yield cells, note, length
 
 
@@ -172,7 +172,7 @@ def _layout(text: TextFile) -> Layout:
 
 
 def _columns(text: TextFile) -> dict[str, list[Any]] | None:
-    """The columns of a file that is one object of lists of one length; None for any other file."""
+    """The columns of a file that is one object in a layout of `_by_column`; None for any other file."""
     # An object of columns is held in memory as a whole.
     if text.path.stat().st_size > LONGEST_OBJECT:
         return None

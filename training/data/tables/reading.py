@@ -757,6 +757,7 @@ def _are_words_of_judgement(words: set[str]) -> bool:
 
 
 def _kind_of_numbers(numbers: Sequence[float]) -> str:
+    """The kind of a column of numbers: "scores", "ids" or "numbers"."""
     low = min(numbers)
     high = max(numbers)
     # Consecutive numbers are the numbers of rows.
