@@ -2,10 +2,10 @@
 
 One place decides for every page and command: `GoldColumn.of` looks at the name of a column, at the
 columns beside it and at all of its cells. Numbers are scores on the scale that they fit
-(`scale_of`), unless the column is not named as scores and they are 0 and 1, or −1 and 1; a few
-small whole numbers of a column named as labels are classes. Labels of inference are
-entailment, neutral and contradiction; other labels are matches by the words that say so in several
-languages (`side_of`). Where a file can be read otherwise, ``read_as`` says how.
+(`scale_of`), with two exceptions in columns whose names do not speak of scores: 0 and 1, or −1 and
+1, are labels; and a few small whole numbers are classes if the name speaks of labels. Labels of
+inference are entailment, neutral and contradiction; other labels are matches by the words that say
+so in several languages (`side_of`). Where a file can be read otherwise, ``read_as`` says how.
 """
 
 from __future__ import annotations

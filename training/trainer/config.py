@@ -100,6 +100,7 @@ class Part(NamedTuple):
 
     @property
     def facts(self) -> type[Objective]:
+        """The class of the objective, which holds all facts about it."""
         return objective_class(self.objective)
 
 

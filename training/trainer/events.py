@@ -193,7 +193,8 @@ def in_words(event: Mapping[str, Any]) -> str:
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
     """Yields a callback that calls ``on_event``, and prints events if the ``progress`` of `train` says so."""
-    # Imported by the runs that use it, as it is slow to import.
+    # Bars and trackers are imported by the runs that use them: they are slow to import, or
+    # optional.
     from tqdm.auto import tqdm
 
     is_printed = progress

@@ -104,11 +104,11 @@ class Preparation:
 
         tokenized = []
         for examples in training:
-            facts: Any = config.parts[examples.part].facts
+            objective: Any = config.parts[examples.part].facts
             # A function or module of the caller may have the attribute ``uses_batch`` too.
-            if facts is OwnObjective:
-                facts = extras.objective
-            uses_batch = getattr(facts, "uses_batch", False)
+            if objective is OwnObjective:
+                objective = extras.objective
+            uses_batch = getattr(objective, "uses_batch", False)
             processes = self.accelerator.num_processes
             tokenized.append(
                 TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop)
