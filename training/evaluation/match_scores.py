@@ -225,8 +225,8 @@ class MatchScores:
         """Computes `effect` for the ``count`` pairs with the highest scores, which share fewer sentences."""
         if self.keys is None or self.effect == 1:
             return 1.0
-        # The part of `effect` above 1 is taken to be in proportion to the pairs that share a sentence
-        # with a pair.
+        # The part of `effect` above 1 is taken to be in proportion to the number of pairs that share
+        # a sentence with a pair.
         of_highest = _mean_partners(self.keys[self._order[:count]])
         share = of_highest / _mean_partners(self.keys)
         return 1 + (self.effect - 1) * share

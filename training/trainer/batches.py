@@ -168,8 +168,8 @@ class TokenizedBatches:
 
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
-        # If the objective ``uses_batch``, the rows of a batch are negatives of each other, and should
-        # not have a common sentence.
+        # If the objective ``uses_batch``, the rows of a batch are negatives of each other, and
+        # should not have a common sentence.
         if uses_batch:
             rows = zip(*self.data.columns, strict=True)
             # Texts that differ only in case or white space count as one sentence.

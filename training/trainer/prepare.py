@@ -74,8 +74,8 @@ class Preparation:
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Each set was transformed alone, so two sets may share sentences. Transforming the joined
-            # sets leaves each sentence once.
+            # Each set was transformed alone, so two sets may share sentences. Transforming the
+            # joined sets leaves each sentence once.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, saved_dimension = self._load_encoder(data, device)
