@@ -153,8 +153,8 @@ def is_usual_name(name: str) -> bool:
 def looks_like_data(first: Sequence[str]) -> bool:
     """Whether the first line of a table is a row and not a header.
 
-    A row has a number or a whole sentence. If some cells are usual names of columns, more of the
-    cells of a row are sentences. The line 0, 1, 2 is a header, as pandas writes it.
+    A row has a number or a whole sentence. If some cells are usual names of columns, the line is a
+    row only if more cells are sentences. The line 0, 1, 2 is a header, as pandas writes it.
     """
     cells = [cell for cell in first if cell]
     numbers = [str(at) for at in range(len(cells))]
