@@ -21,7 +21,7 @@ from pathlib import Path
 from training.data.tables.cells import as_text
 from training.data.tables.columns import header_of, header_row, is_usual_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
-from training.data.tables.text import TextFile, TextTable, note_on_characters, scan, spoken
+from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 DELIMITERS = {
@@ -129,8 +129,8 @@ class DelimitedTable(TextTable):
                             )
                     # The old reader may have reached the end of the file, and would not go on.
                     reader = self._csv_reader(feed())
-                if character_notes and (note := note_on_characters(record_lines, character_notes)):
-                    notes.append(note)
+                if character_notes and (remark := suspicion(record_lines, character_notes)):
+                    notes.append(remark)
                 # Where each line is a sentence, a line of invisible characters is an empty row.
                 if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []

@@ -23,7 +23,7 @@ from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.lists import with_rows_of_lists
 from training.data.tables.reading import ALL_SPLITS, SPLIT
 from training.data.tables.rows import OpenedTable, Record, RowBatch, gather
-from training.data.tables.text import TextFile, TextTable, note_on_characters, scan, spoken
+from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 # The most characters of one element of an array.
@@ -82,10 +82,10 @@ class JsonTable(TextTable):
         empty = (None,) * len(self.columns)
         # Notes on rows, by the characters that cause them, such as � for invalid bytes.
         character_notes = self.text.notes
-        # ``length`` is the number of characters.
-        for value, problem, length in _values(self.text, self.layout):
+        # ``weight`` is the number of characters.
+        for value, problem, weight in _values(self.text, self.layout):
             if problem is not None:
-                yield empty, problem, length
+                yield empty, problem, weight
                 continue
             note = None
             cells = [value.get(key) for key in self.keys]
@@ -96,8 +96,8 @@ class JsonTable(TextTable):
                     cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
                     note = "holds half a character, shown as �"
                 elif character_notes:
-                    note = note_on_characters([cell], character_notes) or note
-            yield cells, note, length
+                    note = suspicion([cell], character_notes) or note
+            yield cells, note, weight
 
 
 def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> OpenedTable:
@@ -239,15 +239,15 @@ def _are_objects(value: Any) -> bool:
 
 
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
-    """Yields for every row (the object, None, its length) or ({}, the fault, its length).
+    """Yields for every row (the object, None, its weight) or ({}, the fault, its weight).
 
-    The length is the number of characters.
+    The weight is the number of characters.
     """
     if layout == "columns":
         columns = _columns(text) or {}
         for cells in zip(*columns.values(), strict=True):
-            length = sum(len(cell) for cell in cells if isinstance(cell, str))
-            yield flat(dict(zip(columns, cells, strict=True))), None, length
+            weight = sum(len(cell) for cell in cells if isinstance(cell, str))
+            yield flat(dict(zip(columns, cells, strict=True))), None, weight
         return
     with text.open() as file:
         if layout != "lines":
@@ -264,7 +264,7 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
                 yield {}, f"is not JSON ({reason}): {quoted(line.strip())}", len(line)
 
 
-def _as_row(value: Any, length: int) -> tuple[Any, str | None, int]:
+def _as_row(value: Any, weight: int) -> tuple[Any, str | None, int]:
     """A JSON value as `_values` yields it. Texts, and lists of texts with or without a score, become objects."""
     if isinstance(value, str):
         value = {"text": value}
@@ -275,8 +275,8 @@ def _as_row(value: Any, length: int) -> tuple[Any, str | None, int]:
         elif kinds in ([str, str, int], [str, str, float]):
             value = dict(zip(("sentence1", "sentence2", "score"), value, strict=True))
     if isinstance(value, dict):
-        return flat(value), None, length
-    return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", length
+        return flat(value), None, weight
+    return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", weight
 
 
 def _array_values(

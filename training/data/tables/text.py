@@ -188,7 +188,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     return _guess(text)
 
 
-def note_on_characters(lines: Iterable[str], notes: dict[str, str]) -> str | None:
+def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
     """The ``notes`` of the characters that are in the ``lines`` of a row, joined; None without any."""
     text = "".join(lines)
     return "; ".join(note for character, note in notes.items() if character in text) or None
