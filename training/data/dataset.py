@@ -47,7 +47,8 @@ LONGEST_NAME = 60
 NOT_READ = "not read"
 # The number of first rows of a data set of the datasets library that show what its columns are.
 FIRST_ROWS = 100
-# Short texts that stand in place of sentences, in characters, and how often they occur at least.
+# The most characters of a placeholder, a short text in place of a sentence, and the least number of
+# its occurrences.
 LONGEST_PLACEHOLDER = 4
 LEAST_REPEATED = 2
 
@@ -206,7 +207,7 @@ class Dataset:
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
             raters: the raters that count, of a file with a column of raters or a column for each:
                 "r1,r2"; None for all.
-            sheet: the sheet of a workbook; None for the one with the most sentences in a row.
+            sheet: the sheet of a workbook; None for the one whose rows have the most sentences.
         """
         path = Path(path).expanduser()
         with opened_file(path, encoding, sheet) as table:
@@ -274,7 +275,7 @@ class Dataset:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a column for each text, and ``score`` (0 to 5) or ``label`` (its name)."""
-        # It takes time to import.
+        # pyarrow takes time to import.
         import pyarrow
 
         return pyarrow.table(self._by_name()).to_pandas()
@@ -492,7 +493,7 @@ def parse_dataset(
     question = next((reading.question(doubt) for doubt in reading.doubts), "")
     data = Dataset(name, tuple(texts), source=source, question=question)
     data = data.select(sorted(keep), *notes, *remarks)
-    data = data.with_note(*_placeholders(data.columns))
+    data = data.with_note(*_placeholder_notes(data.columns))
     if judged is None:
         return data
     return _with_judgements(data, judged)
@@ -600,8 +601,9 @@ def _unread(reading: TableReading, data: Dataset) -> list[str]:
     columns, as any of them may be the judgement.
     """
     has_gold = data.scores is not None or data.labels is not None
+    # The roles of the columns that are read. Sentences and triplets may have a column with the role
+    # of a score or label, which is not read, so these roles are added only for data with gold.
     roles = [*reading.form, SPLIT, RATING]
-    # Sentences and triplets may have a column with the role of a score or label, which is not read.
     if has_gold:
         roles += [SCORE, LABEL]
     used = reading.all(*roles)
@@ -609,7 +611,7 @@ def _unread(reading: TableReading, data: Dataset) -> list[str]:
     return [name for name in names if is_usual_name(name) or not has_gold]
 
 
-def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
+def _placeholder_notes(columns: Sequence[Sequence[str]]) -> list[str]:
     """A remark on short texts that repeat where sentences should be, such as NS for a missing translation."""
     texts = list(chain.from_iterable(columns))
     long_texts = 0
@@ -618,6 +620,7 @@ def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
         # This length is enough for a short sentence.
         if len(text) > 4 * LONGEST_PLACEHOLDER:
             long_texts += 1
+        # A placeholder such as NS or -99 has no lower-case letters.
         if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text:
             counts[text] += 1
     repeated = []

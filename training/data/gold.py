@@ -2,9 +2,10 @@
 
 One place decides for every page and command: `GoldColumn.of` looks at the name of a column, at the
 columns beside it and at all of its cells. Numbers are scores on the scale that they fit
-(`scale_of`), unless they are 0 and 1 or −1 and 1 of a column of labels. Labels of inference are
-entailment, neutral and contradiction; other labels are matches by the words that say so in several
-languages (`side_of`). Where a file can be read otherwise, ``read_as`` says how.
+(`scale_of`), with two exceptions in columns whose names do not speak of scores: 0 and 1, or −1 and
+1, are labels; and a few small whole numbers are classes if the name speaks of labels. Labels of
+inference are entailment, neutral and contradiction; other labels are matches by the words that say
+so in several languages (`side_of`). Where a file can be read otherwise, ``read_as`` says how.
 """
 
 from __future__ import annotations
@@ -227,11 +228,12 @@ class GoldColumn:
         """The reading of a column by all of its ``cells``; ``pair`` names the two columns of sentences.
 
         ``scale``, such as "1-7", and ``labels``, such as "similar:1,different:0", are named by the
-        user. InputError if they are malformed, there are more labels than classes can be, or the
-        column holds distances.
+        user. InputError if they are malformed, there are too many different labels, or the column
+        holds distances.
         """
         texts = _distinct(cells)
-        # A scale at the end of the name, as in "score (0-5)", is not a part of the role.
+        # A scale at the end of the name, as in "score (0-5)", is not a part of the role. It is used
+        # unless the role is one of labels, which have no scale.
         role = normalize_name(name)
         scale_in_name = NAMED_SCALE.search(name)
         if scale_in_name and role not in LABELS:
@@ -328,7 +330,7 @@ class GoldColumn:
 
     @classmethod
     def _with_labels(cls, name: str, values: dict[str, float], scale: str | None) -> GoldColumn:
-        """The reading by the values of labels: 1 and 0 of matches and others, or scores."""
+        """The reading of labels by their values: as matches (1) and others (0), or as scores if other values occur."""
         named = ", ".join(f"{label} is {value:g}" for label, value in values.items())
         # A word such as "maybe" is a judgement if the user gives it a value.
         missing = tuple(text for text in MISSING if text not in values)
@@ -415,6 +417,7 @@ class GoldColumn:
         cls, name: str, numbers: set[float], missing: tuple[str, ...], has_query: bool
     ) -> GoldColumn:
         """Scores on the scale that they fit; ``read_as`` names another one that is nearly as likely."""
+        # Without a scale, `gold` raises the error that there are no scores.
         if not numbers:
             return cls(name, missing=missing)
         low = min(numbers)
@@ -519,8 +522,9 @@ class GoldColumn:
         return (values - low) / (high - low) * TOP_SCORE
 
     def matches(self, values: np.ndarray) -> tuple[np.ndarray, str] | None:
-        """The rows that are matches, bool (N,), and the definition of a match; None unless some rows are, and not all.
+        """The rows that are matches, bool (N,), and the definition of a match.
 
+        None if all rows are matches, no row is one, or the scale of the scores is unknown.
         ``values`` (N,) come from `read`, without NaN. A match is entailment, a label whose name
         says so, 1 if all scores are 0 or 1, or a gold score of at least 4 after rescaling to 0–5.
         """
@@ -627,7 +631,7 @@ def _nli_names(texts: set[str]) -> dict[str, str]:
     has_other_labels = any(side_of(text) is not None for text in others)
     if not names or is_neutral_alone or has_other_labels:
         return {}
-    # Labels that do not occur here are known too.
+    # The labels of inference that do not occur among these texts are added.
     return dict(zip(NLI_LABELS, NLI_LABELS, strict=True)) | names
 
 
@@ -636,8 +640,8 @@ def _are_classes(values: set[float]) -> bool:
     if not values or not all(value.is_integer() for value in values):
         return False
     top = max(values)
-    # Among low numbers, a class may be missing. Higher numbers with gaps, such as 0, 4 and 5, are
-    # grades.
+    # A class may be missing if the highest number is low, as in 0 and 2. Higher numbers with gaps,
+    # such as 0, 4 and 5, are grades.
     are_in_order = top < GRADES or top - min(values) < len(values)
     return len(values) < GRADES and top <= TOP_CLASS and are_in_order
 
@@ -658,7 +662,7 @@ def _other_scale(scale: tuple[float, float], low: float, high: float) -> str:
 
 
 def _in_words(low: float, high: float) -> str:
-    """The ends of a scale in words, with "stretched to 0–5" for any other scale."""
+    """The ends of a scale in words, with "stretched to 0–5" unless they are 0 and 5."""
     text = f"from {low:g} to {high:g}"
     if (low, high) == (0, TOP_SCORE):
         return text

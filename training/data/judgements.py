@@ -78,8 +78,9 @@ def judge(
 ) -> Judged | None:
     """The judgements of pairs of sentences in the cells of a table; None if it has none.
 
-    ``unusable`` are rows that are left out for other reasons. ``raters`` names the raters, or their columns,
-    that count, separated by commas. InputError as `GoldColumn.of`, and for an unknown rater.
+    ``unusable`` are rows that are left out for other reasons. ``raters`` names the raters that
+    count, or their columns, separated by commas. InputError as `GoldColumn.of`, and for an unknown
+    rater.
     """
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:
@@ -198,7 +199,8 @@ def _groups(
 ) -> list[list[int]]:
     """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not.
 
-    Rows are of raters if the table has a column of raters, or if most pairs have several rows.
+    Rows are of raters if the table has a column of raters, or if it has at least `FEW_PAIRS` pairs
+    and most of them have several rows.
     """
     by_pair: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairs):

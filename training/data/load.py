@@ -68,7 +68,7 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
 
 
 def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float | None:
-    """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks them."""
+    """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if the Hub lacks the set."""
     source = name.built_in
     if source is not None and source.repo:
         # The sum is over the files of all splits, so any split will do if the name has none.
@@ -153,7 +153,8 @@ def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path
     if not source.repo:
         return _load_stsb(split, home)
     hub_name = source.splits[split].hub_name
-    # Configuration and split are selected, so the split for a name without one does not matter.
+    # The selectors state the split, so the third argument, which is for selectors without one, has
+    # no effect.
     data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
     head, _, _ = name.name.partition(":")
     return replace(data, name=f"{head}:{split}")
@@ -227,7 +228,8 @@ def _load_saved(name: DataName, split: str) -> Dataset:
             f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}"
         ) from error
     if isinstance(data, datasets.DatasetDict):
-        # ``rows`` is ?split=. A split that is not named there may be missing.
+        # ``rows`` is ?split=. If it is not given, and the set lacks the default split, the first
+        # one is read.
         split = name.rows or split
         if not name.rows and split not in data:
             split = next(iter(data), "")
@@ -397,7 +399,7 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
 
 
 def _texts(file: Path, *before: str) -> dict[str, str]:
-    """Texts by id, each after the columns ``before``. InputError if an id occurs twice."""
+    """Texts by id, with the cells of the columns ``before`` in front of them. InputError if an id occurs twice."""
     texts: dict[str, str] = {}
     for number, key, *parts in _rows(file, ("_id",), (*before, "text")):
         if str(key) in texts:

@@ -85,12 +85,13 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     rows = list(chain.from_iterable(map(folded_rows, training)))
     sentences = set(chain.from_iterable(rows))
     # A row of ``data`` may be a part of a training row, as a pair is of a triplet. So ``parts`` has
-    # every choice of this number of sentences from each training row.
+    # every choice of as many sentences from a training row as a row of ``data`` has.
     parts: set[frozenset[str]] = set()
     for row in rows:
         parts.update(map(frozenset, combinations(row, len(data.columns))))
 
     evaluated = folded_rows(data)
+    # The places of the rows that are not equal to a training row, or to a part of one.
     others = [place for place, row in enumerate(evaluated) if frozenset(row) not in parts]
     near = None
     if encode is not None:
@@ -113,8 +114,9 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
     """The places of ``evaluated`` rows that are nearly equal to a training row; None if that takes too long."""
     if len(training) > MOST_ROWS:
         return None
+    # Each pair is the place of an evaluated row and the place of a training row.
     pairs = []
-    for i, j in _alike(training, evaluated):
+    for i, j in _alike_pairs(training, evaluated):
         # A shorter training row does not have a different sentence for each one of the evaluated
         # row.
         if len(training[j]) >= len(evaluated[i]):
@@ -140,22 +142,23 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
     return near
 
 
-def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
+def _alike_pairs(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
     """The pairs (evaluated, training) of rows that have half of their rarer words in common."""
     words = [set(re.findall(r"\w+", " ".join(row))) for row in (*training, *evaluated)]
     frequent = Counter(chain.from_iterable(words[: len(training)]))
-    most = max(COMMON_ROWS, COMMON_SHARE * len(training))
+    # A word in more training rows than this is common, and not counted.
+    most_rows = max(COMMON_ROWS, COMMON_SHARE * len(training))
     column: dict[str, int] = {}
     # The columns of the words of row i are places[ends[i] : ends[i + 1]], as scipy takes them.
     places = []
     ends = [0]
     for row in words:
         for word in row:
-            if frequent[word] <= most:
+            if frequent[word] <= most_rows:
                 places.append(column.setdefault(word, len(column)))
         ends.append(len(places))
-    # (rows, words)
     ones = np.ones(len(places), np.float32)
+    # 1 where a row has a word: (rows, words). The training rows come first.
     has = scipy.sparse.csr_array((ones, places, ends), (len(words), len(column)))
     shared = (has[len(training) :] @ has[: len(training)].T).tocoo()  # (evaluated, training)
     i, j = shared.coords

@@ -303,7 +303,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
         matches = np.asarray(data.scores) >= match_from
         note = f"a gold score of at least {match_from:g} (of 5) is a match"
     elif data.question:
-        # They are pairs, and a column that is not read may be their judgement.
+        # The rows are pairs, and a column that is not read may be their judgement.
         raise InputError(data.question)
     else:
         raise InputError(

@@ -49,7 +49,7 @@ def has_exact_map(encoder: Encoder) -> bool:
     pooling = poolings().get(encoder.pooling)
     if pooling is None or pooling.weights is None:
         return False
-    return all(module.is_linear or _scales(module) for module in encoder.head)
+    return all(module.is_linear or _only_scales(module) for module in encoder.head)
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
     weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
     for module in encoder.head:
-        # A module that does not scale is a linear `Dense` (`has_exact_map`).
-        if _scales(module):
+        # By `has_exact_map` each module scales the vector to length 1, or is a linear `Dense`.
+        if _only_scales(module):
             terms /= np.linalg.norm(terms.sum(axis=0)) or 1
         elif isinstance(module, Dense):
             terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
@@ -236,9 +236,9 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
     return terms[:, : encoder.dimension]
 
 
-def _scales(module: object) -> bool:
+def _only_scales(module: object) -> bool:
     """Tells whether a module only changes the length of a vector."""
-    # By its name, because the import of the class imports torch.
+    # The class is told by its name, because importing it imports torch.
     return type(module).__name__ == "Normalize"
 
 

@@ -97,9 +97,9 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     rows = np.bincount(keys[:, :2].ravel())
     if rows.max() < 2:
         return 1.0
-    # The more rows a sentence has, the closer the figure follows them. As in the jackknife, their
-    # influence is enlarged by their share. The share is limited, as the divisor would be 0 for a
-    # sentence in all rows.
+    # The more rows a sentence has, the closer the figure follows these rows, and the smaller their
+    # influence seems. As in the jackknife, it is divided by 1 - the share of these rows. The share
+    # is limited, as the divisor would be 0 for a sentence in all rows.
     enlarged = 1 / (1 - np.minimum(rows / len(keys), MOST_OF_ROWS))
     # The products of the influences of all rows that share a sentence. Equal pairs share two
     # sentences and count once.
@@ -154,7 +154,10 @@ class Statistic:
         )
 
     def estimate(self, scale: float = 1.0) -> Estimate:
-        """Returns the figure with the 95% percentile interval of its replicates, NaN if none is defined."""
+        """Returns the figure with a 95% interval, NaN if no replicate is defined.
+
+        It is the percentile interval of the replicates, widened by `dependence`.
+        """
         if np.isnan(self.value) or np.isnan(self.replicates).all():
             return Estimate(scale * self.value, np.nan, np.nan)
         factor = dependence(self.influence, self.keys)
@@ -179,7 +182,7 @@ def correlation(
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
-    """Divides the sum of numerators (N,) by the sum of denominators (N,), NaN if that is 0.
+    """Divides the sum of numerators (N,) by the sum of denominators (N,), NaN if the denominators sum to 0.
 
     Also returns how far each row moves the result, (N,).
     """
@@ -225,7 +228,7 @@ def bootstrap_interval(
         low, high = np.tanh([z - NORMAL_975 * error, z + NORMAL_975 * error])
         return Interval(float(low), float(high), f"Fisher z{allowance}")
     if statistic == "spearman":
-        # The estimate itself is widened by the factor.
+        # `Statistic.estimate` itself widens the interval by the factor.
         _, low, high = correlation(x, y, statistic, resamples, keys).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allowance}")
     # The correlation of the pairs themselves, each drawn once.
@@ -233,7 +236,7 @@ def bootstrap_interval(
     deviations = []
     for weights in resample_weights(len(x), resamples):
         replicates, errors = _z_and_error(x, y, weights)
-        # Resamples of two different pairs have no error.
+        # A resample of only two different pairs is on one line, so its error is not finite.
         with np.errstate(invalid="ignore", divide="ignore"):
             deviations.append((replicates - z) / errors)
     studentised = np.concatenate(deviations)
@@ -372,7 +375,8 @@ def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
     def ranks(weights: np.ndarray) -> np.ndarray:
         sizes = np.add.reduceat(weights[:, order], group_starts, axis=1)  # (R, groups)
-        # Values that were not drawn have a rank too, but their weight is 0.
+        # The last rank of a group is the number of values up to it, and its mean rank lies
+        # (size - 1) / 2 below. Values that were not drawn have a rank too, but their weight is 0.
         mean_ranks = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
         return mean_ranks[:, group]
 

@@ -246,7 +246,7 @@ def reliability(
     InputError for fewer than 20 such pairs, or if a curve without keys was fitted on data that has
     no name.
     """
-    # Without keys the pairs are loaded by the name of their data.
+    # Without keys the pairs that the curve was fitted on are loaded by the name of their data.
     fitted_keys = set(curve.keys or pair_keys(load_data(curve.fitted_on, home)))
     rows = [row for row, key in enumerate(pair_keys(data)) if key not in fitted_keys]
     if len(rows) < LEAST_CHECKED:

@@ -111,7 +111,7 @@ class MatchScores:
     @cached_property
     def effect(self) -> float:
         """The number of pairs that count as one independent pair because pairs share sentences; at least 1."""
-        # Whether a pair matches, as far as its score does not tell it.
+        # The difference between whether a pair matches and the share of matches at its score.
         residuals = self.matches - isotonic(self.scores, self.matches)
         return dependence(residuals, self.keys) ** 2
 
@@ -151,9 +151,10 @@ class MatchScores:
         if len(self.scores) >= AVERAGE_FROM:
             return estimate
         # Average precision is treated as a share of the matches, as Boyd, Eng & Page (2013) do with
-        # a binomial interval. In samples of 20 pairs the bootstrap's percentile interval contains
-        # the true figure in only 56 to 84% of the cases. From 1,000 pairs on Wilson's interval
-        # contains it in 92 to 93%, and the bootstrap's is better.
+        # a binomial interval. With few pairs the bootstrap's percentile interval covers too little:
+        # in samples of 20 pairs it contains the true figure in only 56 to 84% of the cases. From
+        # 1,000 pairs on Wilson's interval contains it in 92 to 93%, and the bootstrap's is better.
+
         # Matches that share sentences count for less.
         effective = int(self.matches.sum()) / self.effect
         low, high, _ = wilson_interval(estimate.value * effective, effective)
@@ -224,7 +225,10 @@ class MatchScores:
         """Computes `effect` for the ``count`` pairs with the highest scores, which share fewer sentences."""
         if self.keys is None or self.effect == 1:
             return 1.0
-        share = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
+        # The part of `effect` above 1 is taken to be in proportion to the number of pairs that share
+        # a sentence with a pair.
+        of_highest = _mean_partners(self.keys[self._order[:count]])
+        share = of_highest / _mean_partners(self.keys)
         return 1 + (self.effect - 1) * share
 
     @cached_property
@@ -284,6 +288,7 @@ class MatchScores:
         factor = float((enough / above).min())
         if factor > OUT_OF_REACH:
             return 0
+        # The number of pairs in all has a margin. The pairs that are there already are subtracted.
         more = len(self.scores) * max(MARGIN * factor - 1, LEAST_MORE)
         # The estimate has at most two significant digits.
         return int(float(f"{more:.1e}")) or 1
@@ -336,7 +341,7 @@ def _fewest_to_pass(precision: float) -> int:
     return int(np.ceil(np.log(TEST_ERROR) / np.log(precision)))
 
 
-def _partners(keys: np.ndarray) -> float:
+def _mean_partners(keys: np.ndarray) -> float:
     """Computes the mean number of other pairs that share a sentence with a pair, from `sentence_keys` (N, 3)."""
     rows = np.bincount(keys[:, :2].ravel())
     equal = np.bincount(keys[:, 2])

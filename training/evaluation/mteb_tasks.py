@@ -138,6 +138,7 @@ def _adapter(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Any:
+    """Makes a model of mteb that encodes with ``encoder``."""
     base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
     # mteb takes names of the form organization/model only.
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"

@@ -117,6 +117,7 @@ class RetrievalResult:
 def find_partners(pairs: Dataset, vectors: Sequence[np.ndarray]) -> dict[str, float]:
     """Measures how well the first sentence of each pair finds one of its partners among all second sentences.
 
+    The partners of a sentence are the second sentences of all pairs that it is the first of.
     ``vectors`` are the vectors of both columns, (N, D) each, compared by cosine. Returns
     accuracy@1, the share of first sentences whose nearest sentence is a partner; mrr@10; and
     ``queries``, the number of pairs.

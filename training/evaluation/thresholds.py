@@ -178,7 +178,7 @@ def decide(
             if not np.isnan(untested.value):
                 choice = _choice(criterion, untested, inside, outside)
                 choices.append(replace(choice, is_tested=False))
-    # If there are too many points to draw, they are evenly spaced in rank.
+    # The curve has at most `CURVE_POINTS` points, evenly spaced in rank.
     last = len(whole.threshold) - 1
     count = min(last + 1, CURVE_POINTS)
     places = np.unique(np.linspace(0, last, count).round()).astype(int)
@@ -218,7 +218,7 @@ def _choice(
 
 
 def _with_more_pairs(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
-    """Adds to a choice without threshold how far the pairs are from one with this precision."""
+    """Adds to a choice without a threshold how many more pairs it needs, and whether one reaches the precision."""
     is_reached = not np.isnan(pairs.choose_untested(precision).value)
     return replace(choice, more_pairs=pairs.more_pairs(precision), is_reached=is_reached)
 
@@ -246,7 +246,7 @@ def carry_threshold(
     was_threshold: float,
     keys: Keys = None,
 ) -> CarriedThreshold:
-    """Transfers ``was_threshold`` of ``was_scores`` (N,) to ``scores`` (N,) of the same pairs.
+    """Transfers ``was_threshold``, which is for ``was_scores`` (N,), to other ``scores`` (N,) of the same pairs.
 
     The result has one threshold that accepts as many of these pairs, and one with the same
     precision on them. Neither is tested. The other arguments are as in `decide`.

@@ -202,7 +202,8 @@ def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dat
     if len(held_out) < MIN_HELD_OUT:
         note = f"too few of {len(data):,} rows can be held out: name dev data to judge the run"
         return data.with_note(note), None
-    # SimCSE also learns from sentences alone, which have no scores to judge its vectors by.
+    # SimCSE learns from any data, but its loss cannot judge it, and only these forms have another
+    # figure.
     if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS, PAIRS):
         note = f"{data.kind} do not judge {objective}: name dev data to choose the best model"
         return data.with_note(note), None

@@ -43,7 +43,7 @@ class LengthGroupedSampler:
 
     ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their
     ``sentences`` are put into different batches as far as possible, because they are wrong
-    negatives of each other. None if the objective does not use in-batch negatives.
+    negatives of each other; ``sentences`` is None if the objective does not use in-batch negatives.
     """
 
     def __init__(
@@ -168,7 +168,8 @@ class TokenizedBatches:
 
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
-        # Rows that are negatives of each other should not have a common sentence.
+        # If the objective ``uses_batch``, the rows of a batch are negatives of each other, and
+        # should not have a common sentence.
         if uses_batch:
             rows = zip(*self.data.columns, strict=True)
             # Texts that differ only in case or white space count as one sentence.

@@ -46,6 +46,7 @@ class TrainingState:
     # The number of micro-batches in a batch, which decides the rounding of sums and the dropout; 0
     # if not yet chosen.
     micro_batches: int = 0
+    # The figures of the evaluation at step 0, and below of the best and of the last one.
     baseline: Figures | None = None
     # The cosines of the eval pairs at the first evaluation. Later evaluations are compared with
     # them.

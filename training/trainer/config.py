@@ -58,7 +58,7 @@ load_plugins()
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve
 # needs enough points.
 STEPS_PER_EVALUATION = 100
-# Without the evaluation of the base.
+# The evaluation of the base is not counted in these limits.
 MIN_EVALUATIONS = 4
 MAX_EVALUATIONS = 20
 
@@ -100,6 +100,7 @@ class Part(NamedTuple):
 
     @property
     def facts(self) -> type[Objective]:
+        """The class of the objective, which holds all facts about it."""
         return objective_class(self.objective)
 
 
@@ -352,6 +353,7 @@ class RunConfig(BaseModel):
     @field_validator("*")
     @classmethod
     def _is_a_choice(cls, value: Any, info: ValidationInfo) -> Any:
+        """Raises ValueError if a field has choices and the value is none of them."""
         choices = SETTINGS[str(info.field_name)].choices
         if not choices or value in choices:
             return value
@@ -364,6 +366,7 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
+        """Raises ValueError if fields contradict one another."""
         objective = self.objective
         parts = self.parts
         base = self.base.strip()

@@ -202,7 +202,7 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
                 model = AutoModelForSequenceClassification.from_config(settings).float()
             weights = encoder.backbone.state_dict()
             missing, _ = model.base_model.load_state_dict(weights, strict=False)
-            # The pooler is part of the head.
+            # The pooler is part of the head, so its weights may be missing.
             is_whole = all(name.startswith("pooler.") for name in missing)
             # A decoder's head reads the last token. In training it would read padding, as it gets
             # word embeddings in place of token ids.
@@ -217,7 +217,10 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
 
 
 def can_start_joint(encoder: Encoder) -> bool:
-    """Tells whether a `JointPairModel` can start from the cosine of an encoder, which must be trained for it."""
+    """Tells whether a `JointPairModel` can start from the cosine of an encoder.
+
+    The encoder must have been trained to compare sentences.
+    """
     # A `JointPairModel` pools by the mean, and has no modules after the pooling.
     if ModelName.parse(encoder.name).is_scratch or encoder.pooling != "mean" or len(encoder.head):
         return False

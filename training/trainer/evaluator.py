@@ -116,7 +116,7 @@ class Evaluator:
             if self.dims and metric:
                 figures["by_dimension"] = {}
                 for dim in self.dims:
-                    # It is undefined (None) if all cosines are equal.
+                    # The figure is undefined (None) if all cosines are equal.
                     value = _compare(self.data, [column[:, :dim] for column in columns])[metric]
                     if value is not None:
                         figures["by_dimension"][str(dim)] = value
@@ -129,7 +129,7 @@ class Evaluator:
         return figures
 
     def _changes(self, pairs: Dataset, cosines: np.ndarray) -> Figures:
-        """Returns the pair whose cosine has changed most, or the cosines at the first evaluation."""
+        """Returns the cosines at the first evaluation, later the pair whose cosine has changed most since then."""
         if self.first_cosines is None:
             self.first_cosines = cosines.tolist()
             return {"cosines": self.first_cosines}

@@ -215,8 +215,8 @@ class MaskedReplica(Replica):
     def forward(self, batch: MicroBatch) -> ForwardOutput:
         """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
-        # The hook `_keep_masked` reads the positions in this thread. It leaves a single row, of the
-        # masked tokens.
+        # The hook `_keep_masked` reads the positions in this thread. It leaves the masked tokens
+        # only, as a single row.
         _thread.masked = batch.masked
         with use_generator(batch.generator):
             logits = self.module(input_ids=batch.rows, attention_mask=mask).logits[0]
@@ -233,8 +233,8 @@ def _keep_masked(_: nn.Module, __: Any, output: Any) -> Any:
 class LanguageModelEvaluator:
     """Evaluates a language model, always on the same masked tokens. Without eval data it measures only the vectors."""
 
-    def __init__(self, vectors: Evaluator, data: Dataset | None, seed: int) -> None:
-        self.vectors = vectors
+    def __init__(self, vector_evaluator: Evaluator, data: Dataset | None, seed: int) -> None:
+        self.vector_evaluator = vector_evaluator
         self.seed = seed
         columns = () if data is None else data.columns
         self.sentences = list(dict.fromkeys(chain.from_iterable(columns)))
@@ -244,7 +244,7 @@ class LanguageModelEvaluator:
         self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
-        vector_figures = self.vectors.measure(model.encoder, objective, should_stop)
+        vector_figures = self.vector_evaluator.measure(model.encoder, objective, should_stop)
         # Without eval data there are no tokens to mask.
         if not self.sentences:
             return vector_figures

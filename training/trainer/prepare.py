@@ -74,7 +74,8 @@ class Preparation:
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Transform the joined sets again, so that a sentence of two sets is learned from once.
+            # Each set was transformed alone, so two sets may share sentences. Transforming the
+            # joined sets leaves each sentence once.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, saved_dimension = self._load_encoder(data, device)
@@ -103,11 +104,11 @@ class Preparation:
 
         tokenized = []
         for examples in training:
-            facts: Any = config.parts[examples.part].facts
-            # A function or module of the caller may have this attribute too.
-            if facts is OwnObjective:
-                facts = extras.objective
-            uses_batch = getattr(facts, "uses_batch", False)
+            objective: Any = config.parts[examples.part].facts
+            # A function or module of the caller may have the attribute ``uses_batch`` too.
+            if objective is OwnObjective:
+                objective = extras.objective
+            uses_batch = getattr(objective, "uses_batch", False)
             processes = self.accelerator.num_processes
             tokenized.append(
                 TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop)
@@ -158,7 +159,11 @@ class Preparation:
         return data, load_data(config.eval_data, self.home, split="dev")
 
     def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
-        """Loads the base with all dimensions of its vectors, and returns the number that its folder keeps."""
+        """Loads the base with all dimensions of its vectors.
+
+        Also returns the number of dimensions to which its folder truncates vectors, None if it
+        does not.
+        """
         config = self.config
         base = config.base
         if config.objective_class.scores_pairs:
@@ -270,6 +275,7 @@ class Preparation:
     def _model(
         self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int
     ) -> TrainingModel:
+        """Makes the model of the training loop, with an objective for each part of the data."""
         config = self.config
         accelerator = self.accelerator
         objectives: list[Objective] = []

@@ -219,6 +219,7 @@ def _copy_weights(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
 def _sum_gradients(
     parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]], add: bool
 ) -> list[Tensor]:
+    """Sets the ``grad`` of each weight to the sum of its gradients, or adds that, and returns the norms."""
     sums = []
     for weight, gradients in parts:
         used = [gradient for gradient in gradients if gradient is not None]
@@ -261,6 +262,8 @@ class CompactEmbedding(nn.Module):
         # of a text, so that it occurs in the data. No token has the id -1.
         padding = -1 if table.padding_idx is None else table.padding_idx
         self._untrained = (self.used == padding).nonzero().flatten()
+        # The gradient of ``weight``, and the rows of it that are not 0: `set_gradient` resets only
+        # these.
         self._gradient = torch.zeros_like(self.weight)
         self._touched = torch.empty(0, dtype=torch.int64, device=device)
 
@@ -388,5 +391,5 @@ def replace_dropout(backbone: nn.Module) -> None:
             # attention.
             if module.is_backend_compatible():
                 module.set_attn_implementation(ATTENTION)
-            # The modules inside it share its attention.
+            # The modules inside of this model share its attention.
             return

@@ -145,11 +145,11 @@ class RunExtras:
     def selection(
         self, figures: Figures | None, first: str | None = None
     ) -> tuple[str, float] | None:
-        """Returns the `selection_metric`, or the figure that the caller has named, negated if lower is better.
+        """Returns the name and the value of the `selection_metric`, or of the figure that the caller has named.
 
-        ``first`` is the figure that the objective prefers, if it has one. None if the figure is not
-        finite, or there was no evaluation. InputError if the figure that the caller has named was
-        not measured.
+        The value is negated if lower is better. ``first`` is the figure that the objective prefers,
+        if it has one. None if the figure is not finite, or there was no evaluation. InputError if
+        the figure that the caller has named was not measured.
         """
         name = self.metric_for_best_model
         if name is None or not figures:
@@ -198,7 +198,7 @@ def _place(part: object) -> str:
 
 @dataclass
 class RunStatus:
-    """The state of a run, with the reason. The run stops when a file ``stop`` is created; None without a record."""
+    """The state of a run, with the reason. The run stops when the file ``stop`` is created; None without a record."""
 
     state: str = "running"
     reason: str | None = None

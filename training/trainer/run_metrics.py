@@ -48,7 +48,7 @@ RUN_METRICS = {
     "uniformity": RunMetric("uniformity"),
     "effective_rank": RunMetric("effective rank"),
 }
-# The first of these that the evaluations of a run have selects its best model.
+# The metrics that can select the best model of a run. The first one that was measured does.
 MAIN_METRICS = {
     name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None
 }
@@ -102,7 +102,8 @@ def selection_metric(
 
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
     """Selects the figures of an eval event for one line: main metrics, retrieval, the caller's, collapse."""
-    # The figures of retrieval, and of the caller's evaluators. Main metrics among them count once.
+    # All figures outside of `RESERVED` come from retrieval or from the caller's evaluators. A main
+    # metric among them, such as ndcg@10, is in the dictionary once.
     others = [name for name in event if name not in RESERVED]
     names = (
         *MAIN_METRICS,

@@ -117,6 +117,7 @@ class Teacher:
                 f"{self.name} is a cross-encoder, which scores pairs, but {data.name} holds {data.kind}; "
                 f"take a bi-encoder as the teacher, or {' or '.join(learn_margins)} for triplets"
             )
+        # The columns that are compared. A margin is the difference of two similarities.
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
         # A bi-encoder has several similarities. The student learns the one that it is scored by.
@@ -134,6 +135,7 @@ class Teacher:
         return Examples(data.with_note(note), Targets(torch.from_numpy(values)))
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
+        """Adds the teacher's vectors as targets, projected to the dimension of the student's if they have more."""
         distinct, inverse = numbered(chain.from_iterable(data.columns))
         # (S, teacher's dimension). With None the teacher's folder decides whether they have length
         # 1.
@@ -156,7 +158,7 @@ class Teacher:
             vectors = projected
             note += f", projected from {width} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
         values = torch.from_numpy(np.ascontiguousarray(vectors))
-        # The student's vectors have length 1 too.
+        # The vectors of such a student have length 1, so the targets get this length too.
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
         return Examples(data.with_note(note), Targets(values, _by_row(inverse, data)))

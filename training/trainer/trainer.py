@@ -161,9 +161,9 @@ class Trainer:
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
+        # The loss of guessing. With Matryoshka dimensions the loss of the run is a sum, and with
+        # several objectives each computes it in turn, so it cannot be compared with one guess.
         guess = None
-        # With Matryoshka dimensions the loss is a sum, and with several objectives each computes it
-        # in turn, so that it cannot be compared with one guess.
         if len(objectives) == 1 and not self.config.matryoshka_dims:
             data = self.data[0]
             guess = objectives[0].guess(self.config.batch_size, len(data.columns), data.scores)
@@ -441,7 +441,7 @@ class Trainer:
 
     def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
-        # sentence-transformers has no cross-encoder that starts as a bi-encoder.
+        # sentence-transformers cannot open a model with a joint head.
         has_joint_head = (folder / "model" / JOINT_HEAD).is_file()
         library = "sbert-lab" if has_joint_head else "sentence-transformers"
         card = model_card(

@@ -384,12 +384,13 @@ def default_micro_batches(device: torch.device, sentences: int) -> int:
 def split_by_length(
     lengths: Sequence[int], parts: int, most_tokens: int | None = None
 ) -> list[np.ndarray]:
-    """Splits rows into at most ``parts`` groups, sorted by length, longest first, and returns their numbers.
+    """Splits rows into at most ``parts`` groups, sorted by length, longest first; returns the row numbers of each.
 
     The largest group has as few tokens, padding included, as possible. There are more groups if one
     would have more than ``most_tokens``.
     """
 
+    # `plan` makes groups of at most ``budget`` tokens.
     def fits(budget: int) -> bool:
         return len(list(plan(lengths, budget))) <= parts
 

@@ -35,7 +35,7 @@ _REJECTED = (
 REJECTED = frozenset(_REJECTED.split("|"))
 # The fields of a judgement in the objects of annotation tools.
 VALUE_FIELDS = ("result", "value", "rating", "choices", "label", "score", "answer", "text")
-# The characters of a bad value that a note or an error quotes.
+# The most characters of a bad value that a note or an error quotes.
 QUOTED = 60
 
 

@@ -156,8 +156,8 @@ def is_usual_name(name: str) -> bool:
 def looks_like_data(first: Sequence[str]) -> bool:
     """Whether the first line of a table is a row and not a header.
 
-    A row has a number or a whole sentence. If it has usual names of columns, it has more sentences
-    than these. The line 0, 1, 2 is a header, as pandas writes it.
+    A row has a number or a whole sentence. If some cells are usual names of columns, the line is a
+    row only if more cells are sentences. The line 0, 1, 2 is a header, as pandas writes it.
     """
     cells = [cell for cell in first if cell]
     numbers = [str(at) for at in range(len(cells))]
@@ -174,6 +174,7 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """Names that differ and are not empty, and a remark on each that had to change."""
     unique: list[str] = []
     remarks = []
+    # White space and invisible characters are removed from both ends of a name.
     ends = re.compile(rf"^[{UNSEEN}]+|[{UNSEEN}]+$")
     stripped = [ends.sub("", name) for name in names]
     for position, name in enumerate(stripped, start=1):
@@ -254,6 +255,7 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
             named = f"columns are called column_1 to {columns[-1]}"
         return columns, 0, [f"The first line is data, not a header, so the {named}."]
     columns, remarks = unique_names(first)
+    # If no row below looks like data either, the first row may be data too.
     if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
         remarks.append(
             f"The first row is read as the header: {listed(columns)}; if it is data, add one above."

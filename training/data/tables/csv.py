@@ -72,8 +72,8 @@ class DelimitedTable(TextTable):
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         records = self.records()
-        # ``header`` is the number of records before the rows. Without a header, an empty line at the
-        # beginning is a row.
+        # ``header`` is the number of records before the rows. `from_first` skips empty lines at the
+        # beginning, which are not counted. Without a header such a line is a row.
         if self.header:
             records = islice(from_first(records), self.header, None)
         # With doubled line ends, every line seems to be followed by an empty one, which is not a
@@ -86,6 +86,7 @@ class DelimitedTable(TextTable):
         # The lines of the record that is being read, and the lines to read again.
         record_lines: list[str] = []
         unread_lines: deque[str] = deque()
+        # Notes on rows, by the characters that cause them, such as � for invalid bytes.
         character_notes = self.text.notes
         with self.text.open() as file:
             lines = islice(file, self.skipped_lines, None)
@@ -215,7 +216,7 @@ def open_delimited(
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, header, remarks = header_of(path, first)
     # Commas in a .txt file are a part of its sentences, unless they separate the names of columns.
-    # A usual name in the first column alone does not show that.
+    # A usual name in the first column alone does not show that they do.
     may_be_lines = path.suffix.lower() == ".txt" and delimiter not in ("\t", *LONG_DELIMITERS)
     if may_be_lines and not any(map(is_usual_name, columns[1:])):
         return open_lines(path, encoding)

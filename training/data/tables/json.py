@@ -80,6 +80,7 @@ class JsonTable(TextTable):
 
     def _records(self) -> Iterator[Record]:
         empty = (None,) * len(self.columns)
+        # Notes on rows, by the characters that cause them, such as � for invalid bytes.
         character_notes = self.text.notes
         # ``weight`` is the number of characters.
         for value, problem, weight in _values(self.text, self.layout):
@@ -171,7 +172,7 @@ def _layout(text: TextFile) -> Layout:
 
 
 def _columns(text: TextFile) -> dict[str, list[Any]] | None:
-    """The columns of a file that is one object of lists of one length; None for any other file."""
+    """The columns of a file that is one object in a layout of `_by_column`; None for any other file."""
     # An object of columns is held in memory as a whole.
     if text.path.stat().st_size > LONGEST_OBJECT:
         return None
@@ -238,7 +239,10 @@ def _are_objects(value: Any) -> bool:
 
 
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
-    """Yields for every row (the object, None, its characters) or ({}, the fault, its characters)."""
+    """Yields for every row (the object, None, its weight) or ({}, the fault, its weight).
+
+    The weight is the number of characters.
+    """
     if layout == "columns":
         columns = _columns(text) or {}
         for cells in zip(*columns.values(), strict=True):

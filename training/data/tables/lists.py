@@ -110,7 +110,7 @@ class ListsTable(OpenedTable):
                     parts = [self._parts(name, cell) for name, cell in single.items()]
                     for combination in product(*parts):
                         rows.append(tuple(chain.from_iterable(combination)))
-            # There may be no rows, as empty ``parallel`` lists become none.
+            # A row with empty ``parallel`` lists becomes no row, so there may be none.
             if rows:
                 columns = map(list, zip(*rows, strict=True))
                 yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
@@ -171,7 +171,10 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
 
 
 def with_two_sentences(table: OpenedTable) -> OpenedTable:
-    """The table, or one with two columns in place of one with two sentences in each cell, if there are judgements."""
+    """Splits a column with two sentences in each cell into two columns, in a table that has judgements.
+
+    Any other table is returned as it is.
+    """
     is_judged = any(normalize_name(name) in (*SCORES, *LABELS) for name in table.columns)
     texts = []
     for name, cells in table.sample.items():

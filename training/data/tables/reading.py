@@ -196,7 +196,7 @@ class Doubt:
 
 @dataclass(frozen=True)
 class TableReading:
-    """The roles of the columns of a table, in its order, and what is doubtful about them."""
+    """The roles of the columns of a table, in the table's order, and what is doubtful about them."""
 
     name: str
     columns: tuple[Column, ...]
@@ -369,13 +369,14 @@ class _Reader:
 
     def read(self, requested: Sequence[str]) -> TableReading:
         """Gives the columns their roles, sentences first."""
-        is_judgement_named = False
+        # The third name is a judgement or a negative, or "-". Then there is no judgement to find.
+        has_third = False
         if requested:
-            is_judgement_named = self._take_requested(requested)
+            has_third = self._take_requested(requested)
         else:
             self._find_sentences()
         self._find_splits()
-        if not is_judgement_named:
+        if not has_third:
             self._find_judgement(sentences_are_named=bool(requested))
         self._find_the_rest()
         # A column without a role has the defaults of `Column`.
@@ -385,7 +386,7 @@ class _Reader:
     # ------------------------------------------------------------ what the user says
 
     def _take_requested(self, requested: Sequence[str]) -> bool:
-        """Takes the columns that the user has named. Returns whether they include the judgement, or "-" for none."""
+        """Takes the columns that the user has named. Returns whether a third one is named, or "-" for no judgement."""
         names = [name for name in requested if name.strip()]
         if not 1 <= len(names) <= 3:
             raise InputError(
@@ -439,14 +440,14 @@ class _Reader:
         """Finds two columns of sentences by their names or by their cells, else a single one. There may be a doubt."""
         if pair := self._pair_by_name() or self._pair_by_endings():
             # With a negative, the pair is the anchor and its positive.
-            self._take([*pair, *self._free(NEGATIVES)[:1]])
+            self._take([*pair, *self._unassigned(NEGATIVES)[:1]])
             return
         if pair := self._pair_by_cells():
             self._take(pair, "read like sentences")
             return
         columns = list(self.rows)
         texts = self._texts()
-        named = self._free(SENTENCES)[:1]
+        named = self._unassigned(SENTENCES)[:1]
         # A usual name does not count if other columns read like sentences and its own does not.
         if named and (not texts or named[0] in texts):
             self._take(named)
@@ -497,18 +498,21 @@ class _Reader:
         return pairs.pop() if len(pairs) == 1 else None
 
     def _pair_by_cells(self) -> tuple[str, str] | None:
-        """The only two columns of a table without usual names, or the only two that read like sentences."""
+        """The only two columns of a table without usual names, or the only two that read like sentences.
+
+        The texts of both must have similar lengths.
+        """
         columns = tuple(self.rows)
         # Without cells, all columns are empty.
         kinds = {"empty"} if self.has_only_names else {"sentences", "texts", "few values"}
         are_texts = all(cells.kind in kinds for cells in self.cells.values())
-        are_named = any(is_usual_name(column) or _has_other_name(column) for column in columns)
+        are_named = any(is_usual_name(name) or _is_named_otherwise(name) for name in columns)
         if len(columns) == 2 and are_texts and not are_named and self._are_alike(*columns):
             return columns[0], columns[1]
         texts = self._main_texts()
         pairs = list(combinations(texts, 2))
         if len(pairs) > 1:
-            # The names of a pair differ in the last letter.
+            # The names of the two columns of a pair differ only in the last character.
             stems = {column: normalize_name(column)[:-1] for column in texts}
             pairs = [(first, second) for first, second in pairs if stems[first] == stems[second]]
         if len(pairs) == 1 and self._are_alike(*pairs[0]):
@@ -549,15 +553,16 @@ class _Reader:
             self._find_classes()
             return
         rest = [column for column in self.rows if column not in self.roles]
+        # Prodigy writes accept, reject or ignore into a column answer.
         answer = self.by_key.get("answer")
         if answer in rest and self.cells[answer].texts <= ANSWERS:
             self._take_answers(answer)
             return
-        named = self._free((*SCORES, *LABELS))
+        named = self._unassigned((*SCORES, *LABELS))
         if not named and (ratings := self._ratings(rest)):
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
             return
-        likely = list(filter(self._is_likely, self._free(JUDGEMENTS)))
+        likely = list(filter(self._is_likely, self._unassigned(JUDGEMENTS)))
         # If the first named column is constant, another one may be the judgement.
         if named:
             self._doubt_constant(named, likely)
@@ -584,7 +589,7 @@ class _Reader:
         kinds = ("category", "judging words", "few values")
         rest = [column for column in self.rows if column not in self.roles]
         classes = [column for column in rest if self.cells[column].kind in kinds]
-        if named := self._free(LABELS):
+        if named := self._unassigned(LABELS):
             self.roles[named[0]] = (LABEL, "")
         elif len(classes) == 1:
             self.roles[classes[0]] = (LABEL, self.cells[classes[0]].words)
@@ -601,7 +606,7 @@ class _Reader:
             self.roles[answer] = (LABEL, "")
 
     def _doubt_constant(self, named: Sequence[str], likely: Sequence[str]) -> None:
-        """Asks if the first candidate by name has the same value in all rows and another column has several."""
+        """Adds a doubt if the first candidate by name has one value in all rows, and another column has several."""
         first = named[0]
         if len(self.cells[first].texts) != 1 or len(self.rows[first]) < 2:
             return
@@ -637,13 +642,17 @@ class _Reader:
 
     def _is_by_cells(self, column: str) -> bool:
         """Whether the cells alone say that a column is a judgement, and its name does not deny it."""
-        return self._is_likely(column) and not self.has_only_names and not _has_other_name(column)
+        return (
+            self._is_likely(column) and not self.has_only_names and not _is_named_otherwise(column)
+        )
 
     def _is_possible(self, column: str) -> bool:
-        """Whether a column may be a judgement in unknown words: it has a few values, and no other name."""
+        """Whether a column may be a judgement in unknown words: it has a few values, and its name does not deny it."""
         cells = self.cells[column]
         is_few = 2 <= len(cells.texts) <= FEW_VALUES
-        return is_few and cells.kind in ("category", "few values") and not _has_other_name(column)
+        return (
+            is_few and cells.kind in ("category", "few values") and not _is_named_otherwise(column)
+        )
 
     def _kind_of_judgement(self, column: str) -> str:
         """SCORE or LABEL: by the name of a score, else by the cells."""
@@ -663,7 +672,7 @@ class _Reader:
     def _find_splits(self) -> None:
         """Finds the columns of splits among those without a role."""
         for column, cells in self.cells.items():
-            # A constant column may say something else.
+            # A column of one word, such as "train", is one of splits only if its name says so.
             is_certain = len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS
             if cells.kind == "split" and is_certain:
                 self.roles.setdefault(column, (SPLIT, cells.words))
@@ -686,7 +695,7 @@ class _Reader:
             elif cells.kind == "category" or key in CATEGORIES:
                 self.roles[column] = (CATEGORY, cells.words)
 
-    def _free(self, names: Sequence[str]) -> list[str]:
+    def _unassigned(self, names: Sequence[str]) -> list[str]:
         """The columns without a role that have one of these names, in the order of the names; each once."""
         columns = dict.fromkeys(map(self.by_key.get, names))
         return [column for column in columns if column and column not in self.roles]
@@ -697,8 +706,8 @@ def _last_key(column: str) -> str:
     return normalize_name(re.split(r"[./]", column)[-1])
 
 
-def _has_other_name(column: str) -> bool:
-    """Whether the name of a column says that it is not a judgement."""
+def _is_named_otherwise(column: str) -> bool:
+    """Whether the name of a column says that it is not a judgement, such as an id or a topic."""
     key = normalize_name(column)
     return key in OTHER_NAMES or key.endswith(OTHER_ENDS)
 
@@ -748,6 +757,7 @@ def _are_words_of_judgement(words: set[str]) -> bool:
 
 
 def _kind_of_numbers(numbers: Sequence[float]) -> str:
+    """The kind of a column of numbers: "scores", "ids" or "numbers"."""
     low = min(numbers)
     high = max(numbers)
     # Consecutive numbers are the numbers of rows.

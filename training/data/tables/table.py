@@ -47,7 +47,7 @@ class Format(NamedTuple):
 
 
 def _open_parquet(path: Path, encoding: str | None, sheet: str | None) -> OpenedTable:
-    # It imports pyarrow, which takes time and is not needed for other formats.
+    # This module imports pyarrow, which takes time and is not needed for other formats.
     from training.data.tables.parquet import open_parquet
 
     return open_parquet(path, encoding, sheet)
@@ -103,8 +103,8 @@ def open_table(
     """Opens a user's file. InputError if there is none, it is damaged, of another format, or has no such sheet or rows.
 
     ``encoding`` is the encoding of a text file, such as windows-1251; None to find out. ``sheet``
-    names a sheet of a workbook; None for the one with the most sentences in a row. ``lines``: a
-    .txt file has a sentence a line, commas and all, not columns.
+    names a sheet of a workbook; None for the one whose rows have the most sentences. With ``lines``
+    each line of a .txt file is one sentence, even if it has commas.
     """
     path = Path(path)
     # Taken before the file is read, so that every later change is noticed.

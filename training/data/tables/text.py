@@ -169,7 +169,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         # A named utf-16-le that begins with the mark of utf-16 is read by its mark.
         if not announced or not named.startswith(announced):
             announced = named
-    # Text in UTF-16 may have any bytes.
+    # Text in another encoding, such as UTF-16, may have any bytes.
     control = 0.0 if announced else len(CONTROL.findall(head)) / len(head)
     if control > MOST_CONTROL:
         raise ForeignFileError(f"{path.name} is not a text file.")
@@ -208,7 +208,8 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
     has_nul = False
     broken_at = None
     with path.open("rb") as file:
-        # An empty piece at the end tells the decoder that no byte is missing.
+        # An empty piece at the end tells the decoder that no more bytes follow, so that a character
+        # that was cut off is an error.
         for chunk in chain(iter(partial(file.read, CHUNK), b""), [b""]):
             newlines += chunk.count(b"\n")
             returns += chunk.count(b"\r")
@@ -271,7 +272,7 @@ def _guess(text: TextFile) -> TextFile:
 
 def guess_encoding(sample: bytes) -> str | None:
     """The encoding of lines that are not valid UTF-8, as charset-normalizer guesses it; None if none fits."""
-    # It takes time to import, and most files are UTF-8.
+    # charset-normalizer takes time to import, and most files are UTF-8.
     from charset_normalizer import CharsetMatch, from_bytes
 
     matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
@@ -323,7 +324,7 @@ def named_encoding(name: str) -> str:
     """The codec of a name such as "windows-1251" or "Shift_JIS". InputError if there is none for text files."""
     try:
         codec = codecs.lookup(name.strip()).name
-        # It fails for codecs of bytes, such as base64.
+        # A codec of bytes, such as base64, cannot encode text.
         "".encode(codec)
     except (LookupError, ValueError, TypeError):
         codec = ""

@@ -1,6 +1,6 @@
 """A workbook of Excel or LibreOffice as a table: the rows of one visible sheet.
 
-Unless the user names a sheet, the sheet with the most sentences in a row is read; if there are
+Unless the user names a sheet, the sheet whose rows have the most sentences is read; if there are
 several, the longest.
 
 Cells have types and columns do not, so all values become text, as in a CSV file: 4.2 is "4.2", TRUE
@@ -56,7 +56,8 @@ class WorkbookTable(OpenedTable):
         return f"Workbook, sheet {self.sheet}"
 
     def _first_rows(self) -> Iterator[RowBatch]:
-        # These are at hand. The method of the base class would read the workbook again.
+        # ``head`` has the first rows already. The method of the base class would read the workbook
+        # again.
         return gather(iter(self.head), self.columns, HEAD_ROWS)
 
     def _read(self, size: int) -> Iterator[RowBatch]:
@@ -68,7 +69,7 @@ class WorkbookTable(OpenedTable):
 def open_workbook(
     path: Path, encoding: str | None = None, sheet: str | None = None
 ) -> WorkbookTable:
-    """Opens a workbook. ``sheet`` names a sheet; None for the one with the most sentences in a row.
+    """Opens a workbook. ``sheet`` names a sheet; None for the one whose rows have the most sentences.
 
     ``encoding`` is ignored, as a workbook states its own. InputError if the file is not a workbook
     or is damaged, its sheets are empty, or it lacks the named sheet.
