@@ -261,6 +261,7 @@ class _Page:
     ) -> Iterator[Update]:
         """Opens the page as `visit` does, and stops when a person uploads a file or presses Score."""
         for update in self.visit(request, *values):
+            # `note_action` changes the dictionary in place, while this handler runs.
             if questions:
                 yield {self.status: gr.skip()}
                 return
@@ -508,6 +509,7 @@ class _Page:
         elif len(reading.sentences) < 2:
             hint = f"{CHOOSE_COLUMNS}, then press Score."
         elif any(column.is_by_cells for column in reading.columns):
+            # The role of a column was guessed from its cells.
             hint = CHECK_COLUMNS
         else:
             hint = PRESS_SCORE

@@ -400,7 +400,7 @@ class Reason(NamedTuple):
 
 
 def reason(answer: Answer) -> Reason | None:
-    """Returns the scores without each word. Returns None if no word can be left out, or while they wait for a click."""
+    """Returns the scores without each word. None if no word can be left out, or if a click has to start the measurement."""
     cosine = answer.comparison.cosine
     cross = answer.comparison.cross_score
     if answer.changes is None:
@@ -603,6 +603,7 @@ def _encoder_card(
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
         card.foot = f"trained with {pooling_label(comparison.own_pooling)} pooling, not {pooling}"
     if comparison.is_blind:
+        # The model does not know most words of one of the sentences.
         card.meaning = SAYS_NOTHING
     elif curve:
         card.gold = curve.gold_score(comparison.cosine)
@@ -662,7 +663,7 @@ def _cross_encoder_card(
         label="cross-encoder",
         term=CROSS_TERM,
         figure=f"{score:.2f}",
-        # Replaced below, unless the model is blind.
+        # Replaced below, unless the model does not know most words of one of the sentences.
         meaning=SAYS_NOTHING,
         colour=colour,
     )

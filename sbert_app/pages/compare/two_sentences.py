@@ -110,7 +110,8 @@ class TwoSentences:
         # The inputs for which nothing is downloaded until the visitor asks: those whose download
         # was stopped, and those that a link has filled in.
         self.stopped = gr.State(None)
-        # The newest question (`ask`), and what is kept under `SHOWN` and `NEEDED`.
+        # The newest question (`ask`), the answer on the page (`SHOWN`), and the models that have to
+        # be downloaded for a question (`NEEDED`).
         self.questions = gr.State({})
         # The values change when models have to be downloaded, and when the download has ended.
         self.download_needed = gr.HTML("", visible="hidden")
@@ -443,7 +444,8 @@ class TwoSentences:
         for pooling in comparison.by_pooling:
             try:
                 curves[pooling] = calibration.load_calibration(model, pooling, home, weights)
-                # Only the selected pooling, whose score is on the card, gets this remark.
+                # The remark that the user's own curve is not used, as the weights have changed. Only
+                # the selected pooling gets it, whose score is on the card.
                 is_selected = pooling == comparison.pooling
                 if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))

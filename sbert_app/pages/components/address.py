@@ -139,7 +139,7 @@ def inputs_of(block: Any, *more: Any) -> list[Any]:
     controls: list[Any] = []
     kinds: Any = (gr.Dropdown, gr.Radio, gr.Slider, gr.Number, gr.Checkbox, *more)
     for child in getattr(block, "children", []):
-        # ``visible`` may also be "hidden", which is true as well.
+        # ``visible`` may also be "hidden", which is truthy.
         if child.visible is True:
             controls += inputs_of(child, *more)
             if child.elem_id and isinstance(child, kinds):

@@ -136,8 +136,8 @@ class ExperimentPanel:
         """Returns the states of all components for the selected experiment, or for the newest one.
 
         Args:
-            values: the name of the ablation if it ``has_name``, and the values of the other
-                components of `wire`.
+            values: with ``has_name``, first the name of the experiments that are offered; then the
+                values of ``others`` of `wire`.
             show: the argument of `wire`.
         """
         name = values[0] if has_name else None

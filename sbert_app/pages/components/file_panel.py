@@ -346,8 +346,7 @@ class FilePanel:
                 choices=sheets, value=table.sheet or None, visible=len(sheets) > 1
             ),
             **self._of_columns(table, columns, encoding, read_as, is_open, remark),
-            # A page opens with its example and without this field, which stays hidden, so that
-            # nothing jumps.
+            # Not shown for the example, with which the page opens: the page would jump.
             self.read_as: gr.update(
                 value=read_as, visible=_has_target(columns) and self._is_upload(table)
             ),

@@ -183,7 +183,8 @@ class MeasureTab:
             return
         # Whether the tab has been selected before, so that its example is shown only once.
         was_opened = gr.State(False)
-        # Not empty once a person has pressed Start; see `note_action`.
+        # Not empty once a person has pressed Start. `note_action` changes this dictionary in place,
+        # so `show_example` sees a press that comes while the example is made.
         starts = gr.State({})
         self.start.click(
             note_action, starts, None, **event_options(queue=False, trigger_mode="multiple")
