@@ -400,7 +400,10 @@ class Reason(NamedTuple):
 
 
 def reason(answer: Answer) -> Reason | None:
-    """Returns the scores without each word. None if no word can be left out, or if a click has to start the measurement."""
+    """Returns the scores without each word.
+
+    Returns None if no word can be left out, or if the scores are measured only after a click.
+    """
     cosine = answer.comparison.cosine
     cross = answer.comparison.cross_score
     if answer.changes is None:

@@ -107,7 +107,8 @@ def keep(
 ) -> None:
     """Keeps the values of ``controls`` in the address once the event ``restored`` has set them.
 
-    ``passing`` is the argument of `remember`.
+    ``passing`` has, by control, the values that are left out of the address because a reload could
+    not restore them.
     """
     ids = json.dumps([control.elem_id for control in controls])
     passing = passing or {}

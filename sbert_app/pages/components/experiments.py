@@ -138,7 +138,7 @@ class ExperimentPanel:
         Args:
             values: with ``has_name``, first the name of the experiments that are offered; then the
                 values of ``others`` of `wire`.
-            show: the argument of `wire`.
+            show: returns the states of the other components of the page; see `wire`.
         """
         name = values[0] if has_name else None
         # The newest comes first.

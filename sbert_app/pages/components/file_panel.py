@@ -449,7 +449,11 @@ class FilePanel:
         is_open: bool = True,
         remark: str = "",
     ) -> Markup:
-        """Renders the panel of a table; the arguments are explained at `of`."""
+        """Renders the panel of a table.
+
+        ``read_as`` is the scale of the scores or the values of the labels, ``is_open`` whether the
+        first rows are unfolded, and ``remark`` a sentence about the file without its full stop.
+        """
         problem = Markup()
         unclear_as_no = ""
         lines = list(table.remarks)

@@ -248,9 +248,11 @@ class MeasureTab:
         on_stop: Update | None = None,
         unless: Callable[..., bool] | None = None,
     ) -> Callable[..., Iterator[Update]]:
-        """Returns the handler of an event that measures; see `wire`.
+        """Returns the handler of an event that measures.
 
         Args:
+            measure: ``measure(watch, *values)`` returns the update of the outputs.
+            empty: the update that clears the outputs after an error or a stop.
             on_stop: the update after a stop; by default ``empty``.
             unless: if ``unless(*values)`` is true, nothing is measured, and the page is not
                 changed.

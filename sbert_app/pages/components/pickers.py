@@ -91,7 +91,8 @@ def model_choices(
 ) -> list[tuple[str, str]]:
     """Returns the ``named`` models, with the sizes of downloads, and then the runs of `run_choices`, newest first.
 
-    ``cross_encoders`` is the argument of `run_choices`.
+    ``cross_encoders`` says which runs these are: cross-encoders (True), other models (False), or all
+    (None).
     """
     choices = []
     for label, name in named:

@@ -168,6 +168,7 @@ class _LabelPage:
             self.model = model_picker(
                 services, info="Measured and trained later", elem_id="label-model"
             )
+            # Pairs on which the two models disagree are worth judging.
             self.second = cross_encoder_picker()
             self.threshold = gr.Slider(
                 0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at"
@@ -321,9 +322,9 @@ class _LabelPage:
     def judge(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
         """Saves a rating for the project and the rater of the card.
 
-        ``project_id`` and ``rater`` may be others, which were chosen while ratings were queued. The
-        reason for refusing a rating stays on the page until the pair is rated, as further ratings
-        follow at once.
+        ``project_id`` and ``rater`` are the choice on the page, which may have changed while ratings
+        were queued. The reason for refusing a rating stays on the page until the pair is rated:
+        otherwise the answer to the next rating would remove it at once.
         """
 
         def work(project: Project) -> tuple[int, bool]:
