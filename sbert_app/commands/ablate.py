@@ -51,10 +51,10 @@ def ablate(
 
     Prints mean ± sd and 95% intervals beside the paper's figures.
     """
-    place = options.prepare(home, offline)
-    sweeps = Experiments(RunQueue(RunStore(place)))
+    home_path = options.prepare(home, offline)
+    sweeps = Experiments(RunQueue(RunStore(home_path)))
     with clean_stdout():
-        cluster = options.cluster_of(place, engine, address)
+        cluster = options.cluster_of(home_path, engine, address)
         if resume:
             sweep_id = resume
         elif preset is None:

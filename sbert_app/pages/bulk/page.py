@@ -521,7 +521,7 @@ class _Page:
             **self._of_table(table, columns, job.encoding or "", read_as, summary is not None),
             **self.models.of_job(job.model, job.pooling, job.cross_encoder),
             self.job: job.id,
-            self.status: results.of_job(lead(hint), job.id),
+            self.status: results.with_job_id(lead(hint), job.id),
         }
 
     def _of_table(

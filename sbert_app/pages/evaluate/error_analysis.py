@@ -75,7 +75,7 @@ class _ErrorAnalysisTab:
             "A pair": [self.pair, self.map],
             "Where it is weak": [self.slices],
         }
-        self.of_tab, parts = of_page("Error analysis", shows)
+        self._tab_report, parts = of_page("Error analysis", shows)
         report_button(services, self.report, [self.analysis, *parts], "errors")
 
     def wire(self) -> None:
@@ -148,7 +148,7 @@ class _ErrorAnalysisTab:
 
     def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
         """Returns the report of the tab, with its lists of errors as tables."""
-        report = self.of_tab(*parts)
+        report = self._tab_report(*parts)
         if analysis is None:
             return report
         lists = {

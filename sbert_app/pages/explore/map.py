@@ -36,7 +36,7 @@ from sbert_app.pages.explore.open_corpus import (
     OpenCorpus,
     SelectedRows,
     Shared,
-    current_clusters,
+    find_clusters,
     require_open,
 )
 from sbert_app.pages.explore.selected import SelectedPanel
@@ -91,7 +91,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         embeddings = services.embeddings
         embedded = require_open(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        labels = current_clusters(embeddings, embedded, clustering, watch)
+        labels = find_clusters(embeddings, embedded, clustering, watch)
         neighbours, min_dist, seed = values
         map_settings = MapSettings(
             dimensions=2,

@@ -189,9 +189,9 @@ class _PairsTab:
     def find_duplicates(
         self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
     ) -> Update:
-        """Finds the sentences that repeat an earlier one.
+        """Finds the sentences of the open corpus that repeat an earlier one.
 
-        If ``against`` names another corpus, finds the sentences that are in this corpus instead.
+        If ``against`` names another corpus, finds the sentences that are also in the other corpus.
         """
         embeddings = self.services.embeddings
         folder = self.services.temp.new_folder("explore")

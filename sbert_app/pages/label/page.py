@@ -313,6 +313,7 @@ class _LabelPage:
             results = self.results.for_project(None)
             update[self.error] = messages.error_message(error)
         if project is None:
+            # The new version makes the browser accept presses again, even if the card is the same.
             card = macro("label/no_project")(version=next(_versions))
         else:
             # The first pair that is not judged, looked for from pair 0.
@@ -488,6 +489,7 @@ class _LabelPage:
             ahead=following,
             # Without a name, nothing can be rated.
             named=bool(rater),
+            # The new version makes the browser accept presses again, even if the card is the same.
             version=next(_versions),
         )
 

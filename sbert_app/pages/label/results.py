@@ -50,7 +50,9 @@ class Results:
             self.train = gr.Button(
                 "Fine-tune on the ratings", interactive=False, elem_id="label-train"
             )
-            self.prepare = gr.Button("Export as CSV", interactive=False, elem_id="label-export")
+            self.export_button = gr.Button(
+                "Export as CSV", interactive=False, elem_id="label-export"
+            )
             self.file = gr.File(visible=False)
         self.quality = gr.HTML(elem_id="label-quality")
         self.training = gr.HTML(elem_id="label-training")
@@ -72,7 +74,7 @@ class Results:
             self.differences,
             self.measure,
             self.train,
-            self.prepare,
+            self.export_button,
             self.training,
             self.timer,
         ]
@@ -85,7 +87,7 @@ class Results:
             self.start, self.project, [self.quality, self.training, self.timer], **event_options()
         )
         follow(self.timer, self.progress, [self.project], [self.training, self.timer])
-        exported = self.prepare.click(
+        exported = self.export_button.click(
             self.export, self.project, [self.quality, self.file], **event_options(queue=False)
         )
         run_js(exported.then, "(file) => { if (file) window.saveFile(file); }", self.file)
@@ -115,7 +117,7 @@ class Results:
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
             # A project can be exported before a pair is judged.
-            self.prepare: button("Export as CSV", 0),
+            self.export_button: button("Export as CSV", 0),
         }
 
     def for_project(self, project: Project | None, rater: str = "") -> Update:

@@ -268,8 +268,8 @@ class _LearnPage:
 
         If the button of a lesson was pressed while the page was opening, this lesson is opened.
 
-        An invalid link opens the lessons without a class. A link begins no download: the lessons
-        wait for the button.
+        An invalid link opens the lessons without a class. A link does not start a download: the
+        lessons wait for the button Download.
         """
         try:
             class_link = read_class(dict(request.query_params), self.services.access)

@@ -439,7 +439,8 @@ class DataUpload:
         self.data = data
         self.button = button
         self.choices = choices
-        # The path of the copy in the home folder; None until there is an upload.
+        # The path of the unchanged copy of the upload in the home folder; None until there is one.
+        # The name of the data set in the picker is this path with the way in which it is read.
         self.original = gr.State(None)
         self.panel = FilePanel(services, button, name, page="train", state=self.original)
         self.outputs = [self.data, self.original, *self.panel.outputs]
@@ -463,7 +464,8 @@ class DataUpload:
     ) -> Update:
         """Selects the upload with this encoding and sheet. Without ``columns``, the table's own reading decides.
 
-        ``scale`` is the argument ``read_as`` of `chosen_name`.
+        ``original`` is the path of its copy, and ``scale`` the scale of the scores or the values of the
+        labels.
         """
         original = original or ""
         # The updates if the file cannot be read. The estimate of the run shows the error then.

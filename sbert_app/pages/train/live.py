@@ -316,8 +316,8 @@ class RunPanel:
     ) -> Output:
         """Returns the state of the list. Without a filter, the runs of an experiment share one row."""
         listed = self._matching(runs, pattern)
-        # Equal runs may have different labels, because the request to stop a run is a file of its
-        # own.
+        # The version of the list has the labels besides the runs: the request to stop a run is a
+        # file of its own, which changes the label, but not the `Run`.
         states = [state_label(run) for run in runs]
         open_id = open_run.id if open_run else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)

@@ -127,7 +127,7 @@ def _connect_form(
         update: Update = {download: gr.update(visible=is_base_missing)}
         for name, title in form.fold_titles(run.config, form_values["seed"]).items():
             update[fields[name]] = gr.update(label=title)
-        # The values of a link may be of no preset.
+        # Without a key, the values come from a link and do not belong to a preset.
         if key:
             update[lesson] = _lesson(key, form.changed_fields(form_values, preset_values))
         return update
