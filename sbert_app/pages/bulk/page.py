@@ -82,6 +82,19 @@ def build(services: Services) -> None:
 
 
 class _Page:
+    """The components of the page and their event handlers.
+
+    Attributes:
+        jobs: the jobs of all visitors (`services.files.jobs`).
+        panel: the file of the page, with the roles of its columns.
+        go: the button Score.
+        halt: the button Stop.
+        cut: the slider of the threshold, below the histograms.
+        fold: the fold with the rows on which the scores disagree most.
+        history: the list of the jobs of this browser.
+        forget: the button that deletes these jobs.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.jobs = services.scoring

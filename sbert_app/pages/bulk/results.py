@@ -242,7 +242,15 @@ def suggested(report: ScoreReport | None) -> float:
 
 
 class Duplicates:
-    """The section that finds matches and duplicates with a threshold. It is hidden until a file is scored."""
+    """The section that finds matches and duplicates with a threshold. It is hidden until a file is scored.
+
+    Attributes:
+        job: the state with the id of the job on the page.
+        decision: the table of thresholds.
+        curve: the precision and the recall at every threshold.
+        tab: applies a threshold, and shows the matches.
+        downloads: the buttons of `DOWNLOADS`, in their order.
+    """
 
     def __init__(self, services: Services, job: gr.State) -> None:
         self.services = services

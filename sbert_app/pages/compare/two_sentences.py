@@ -71,6 +71,16 @@ _downloads = count()
 
 
 class TwoSentences:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        answer: the scores of the pair, the progress of a download, or an error.
+        calibrating: the progress of the calibration of a model, below the answer.
+        ask_reason: the button that leaves out each word of a pair that gets no reason by itself.
+        download: the button that starts a download after a stop or for a link.
+        loading: runs the download of missing models.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         with gr.Row(equal_height=True):

@@ -52,6 +52,16 @@ def build(services: Services) -> None:
 
 
 class _ErrorAnalysisTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        analysis: the state with the `_Analysis` on the page, or None.
+        over: the list of the pairs that the model rates too high.
+        under: the list of the pairs that the model rates too low.
+        pair: the pair that is chosen in one of the lists, explained.
+        map: the word map of this pair.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.analysis = gr.State(None)

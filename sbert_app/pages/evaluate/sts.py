@@ -110,7 +110,14 @@ def build(services: Services) -> None:
 
 
 class _SimilarityTab:
-    """The components and their event handlers. Until something is measured here, the tab shows shipped results."""
+    """The components and their event handlers. Until something is measured here, the tab shows shipped results.
+
+    Attributes:
+        display: the fold of the controls that choose the metric and the rows from the paper.
+        two: the fold that compares two models.
+        one: the column with the folds that need one model only.
+        back: the button that shows the shipped table again.
+    """
 
     def __init__(self, services: Services, shipped: PrecomputedResults) -> None:
         self.services = services

@@ -63,6 +63,14 @@ def build(services: Services, shared: Shared) -> None:
 
 
 class _ClustersTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        smallest: the minimum size of a cluster, for HDBSCAN.
+        cut: the choice of how a tree is cut: by the cosine or by the number of clusters.
+        task: finds the clusters, with Start and Stop.
+    """
+
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services = services
         self.open_corpus = shared.open_corpus

@@ -126,6 +126,17 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
 
 
 class _MapTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        panel: the selected sentences.
+        lists: the tabs beside the map: Selected, Nearest and Search.
+        nearest: the list in the tab Nearest.
+        second: the picker of a second model, whose map stands beside the first one.
+        pooling: the pooling of the second model.
+        task: draws the map.
+    """
+
     def __init__(
         self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]
     ) -> None:

@@ -115,6 +115,16 @@ def build(services: Services) -> None:
 
 
 class _ExplorePage:
+    """The components above the tabs and their event handlers.
+
+    Attributes:
+        corpora: the files and texts that visitors have opened.
+        fold: the form that opens another corpus or model.
+        panel: the panel of the uploaded file.
+        own_corpus: the picker of the visitor's own corpora.
+        tab: opens a corpus, with Start and Stop.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.corpora = services.corpora

@@ -56,6 +56,16 @@ def build(services: Services, shared: Shared) -> None:
 
 
 class _PairsTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        against: the picker of the corpus in which duplicates are looked for.
+        duplicates: finds the duplicates, with Start and Stop.
+        pairs: finds the most similar pairs, with Start and Stop.
+        table: the table of the most similar pairs.
+        download: the button that downloads these pairs.
+    """
+
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services = services
         self.open_corpus = shared.open_corpus

@@ -33,7 +33,15 @@ HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows=
 
 
 class SelectedPanel:
-    """The components and their event handlers: `build_drag`, `build_panel` and `build_table`, then `wire`."""
+    """The components and their event handlers.
+
+    The map calls the methods that build the components, and then `wire`.
+
+    Attributes:
+        selection: the state with the `SelectedRows`.
+        column: the parts of the panel that are hidden while nothing is selected.
+        lists: the tabs beside the map, one of which has this panel.
+    """
 
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
         self.services = services

@@ -106,6 +106,18 @@ def build(services: Services) -> None:
 
 
 class _LabelPage:
+    """The components of the page and their event handlers.
+
+    Attributes:
+        begin: the button that opens the project for the rater.
+        card: the pair to judge.
+        new: the fold with the form of a new project.
+        how_read: the panel of the uploaded file, which says how the file is read.
+        second: the picker of the second model of a new project.
+        enough: says what the chosen number of pairs is enough for.
+        results: the lower half of the page.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.projects = Projects(services.settings.home)

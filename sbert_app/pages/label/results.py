@@ -33,7 +33,14 @@ NOTHING_JUDGED = messages.note("Nothing is judged yet.")
 
 
 class Results:
-    """The components and handlers; `for_project` updates them for a project."""
+    """The components and handlers; `for_project` updates them for a project.
+
+    Attributes:
+        project: the picker of the project, whose value is its id.
+        quality: the figures of the model, or the error after a press of a button.
+        training: the state of the training on the ratings.
+        file: the exported file on its way to the browser.
+    """
 
     def __init__(self, services: Services, projects: Projects, project: gr.Dropdown) -> None:
         self.services = services

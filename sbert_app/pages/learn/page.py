@@ -49,6 +49,8 @@ def build(services: Services) -> None:
 
 @dataclass(frozen=True)
 class _LessonView:
+    """A lesson on the page: its demo, and the components that show the measurement."""
+
     services: Services
     lesson: Lesson
     demo: Demo
@@ -81,6 +83,16 @@ class _LessonView:
 
 
 class _LearnPage:
+    """The components of the page and their event handlers.
+
+    Attributes:
+        chips: the button of each lesson.
+        views: the components of each lesson.
+        controls: the controls of all lessons.
+        fields: the controls of all lessons whose values are in the browser.
+        outputs: the figures and the results of all lessons.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         gr.HTML(messages.heading("Learn", TAGLINE))

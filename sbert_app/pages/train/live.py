@@ -37,6 +37,15 @@ KEEP_OVERLAID = """() => {
 
 
 class RunPanel:
+    """The open run with its curves and buttons, the list of all runs, and their event handlers.
+
+    Attributes:
+        store: the stored runs.
+        figures: the plots of the curves, by the keys of `FIGURES`.
+        more: the fold with the rarely used buttons and the log of the open run.
+        list_tools: the filter of the list and the button that deletes the listed runs.
+    """
+
     def __init__(self, services: Services) -> None:
         """Builds the components inside the open column: the open run, then the list of all runs."""
         self.services = services
