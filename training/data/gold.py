@@ -606,7 +606,7 @@ def _missing_codes(numbers: Mapping[str, float], are_labels: bool) -> set[str]:
         if are_numbered_labels or max(others) > 1:
             codes.add("-1")
             numbers = {text: number for text, number in numbers.items() if text != "-1"}
-    # 99 beside three or more ratings is a code.
+    # Codes such as 99 and -9 count as missing beside three or more different ratings from 0 to 10.
     ratings = set(numbers.values()) - MISSING_CODES
     if len(ratings) > 2 and ratings.issubset(range(TOP_RATING + 1)):
         codes |= {text for text, number in numbers.items() if number in MISSING_CODES}

@@ -149,25 +149,25 @@ def _judgements(
     reading: TableReading, cells: Columns, columns: Sequence[str], rows: int, raters: str | None
 ) -> list[list[Any]]:
     """The judgements of each row by the raters that count. InputError if one of their names is unknown."""
-    rater = reading.first(RATER)
+    rater_column = reading.first(RATER)
     names = {name.strip() for name in (raters or "").split(",")} - {""}
-    people = set(map(str, cells[rater])) if rater else set(columns)
+    # Without a column of raters, each column of judgements is a rater.
+    people = set(map(str, cells[rater_column])) if rater_column else set(columns)
     if unknown := names - people:
         raise InputError(
             f"{reading.name} has no rater {min(unknown)!r}; it has {', '.join(sorted(people)[:10])}"
         )
     by_row: list[list[Any]] = [[] for _ in range(rows)]
     for column in columns:
-        # Without a column of raters, each column of judgements is a rater.
-        if names and not rater and column not in names:
+        if names and not rater_column and column not in names:
             continue
         # Argilla writes the states of a list of responses into a column of their own. `repeat` has
         # no end, so the lengths may differ.
         states = cells.get(f"{column}.status", repeat(None))
         for judgements, cell, state in zip(by_row, cells[column], states, strict=False):
             judgements += _not_rejected(judgement_of(cell), state)
-    if names and rater:
-        for judgements, cell in zip(by_row, cells[rater], strict=True):
+    if names and rater_column:
+        for judgements, cell in zip(by_row, cells[rater_column], strict=True):
             if str(cell) not in names:
                 judgements.clear()
     return by_row

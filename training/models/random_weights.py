@@ -73,6 +73,7 @@ def random_parts(
     layers, dimension = name.scratch_shape
     folder = ModelFolder.of(DEFAULT_MODEL, home)
     tokenizer = open_tokenizer(folder)
+    # The settings of the default model, from its pooling to its longest input.
     form = own_form(DEFAULT_MODEL, folder)
     backbone = random_backbone(layers, dimension, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)

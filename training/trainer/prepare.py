@@ -147,6 +147,7 @@ class Preparation:
             # A tenth of the first set judges the run.
             if number == 0 and config.eval_data == HELD_OUT:
                 sets[0], dev = hold_out(sets[0], part.objective, config.seed)
+            # The class of the objective brings the rows into the form that it needs.
             transformed = [part.facts.transform(rows, config.seed) for rows in sets]
             data.append(join(transformed))
         # `hold_out` returns None if a tenth of the data cannot judge the run.

@@ -312,7 +312,8 @@ def _cards(
 ) -> list[ScoreCard]:
     """Returns a card for each score. A card with the same meaning as an earlier one is marked.
 
-    The arguments are explained at `result`.
+    ``curves`` has the calibration of each of `Answer.comparisons` by pooling; ``is_measuring`` tells
+    whether missing calibrations are being measured.
     """
     first = answer.comparison
     second = answer.second
@@ -529,8 +530,8 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     """Returns remarks on words and languages that a model does not know, and on servers that got the sentences."""
     remarks = []
     for comparison in comparisons:
+        # If the model does not know most words of a sentence, `result` says so beside the score.
         if not comparison.is_blind:
-            # For a blind model, `result` says what it does not know.
             remarks += comparison.warnings
         if comparison.sent_to:
             remarks.append(f"Both sentences were sent to {comparison.sent_to}.")

@@ -87,8 +87,8 @@ class ExperimentPanel:
             show: returns the states of ``outputs``, which are other components of the page. It gets
                 the experiment or None, the value of ``name`` if there is one, and the values of
                 ``others``.
-            name: the component with the name of the ablation. Without it, experiments of all names
-                are offered.
+            name: a component whose value is a name. Only experiments with this name are offered;
+                without the component, all of them.
 
         Returns:
             A function that shows the experiment at another event as well: ``show_on(event.then)``.

@@ -188,6 +188,7 @@ class FilePanel:
     """The panel below an upload. It is empty until there is a file.
 
     Attributes:
+        doctor: the fold with the faults of the file.
         inputs: the encoding, the sheet, the three columns and the scale, for the handlers of the
             page.
         outputs: the components that `of` updates.

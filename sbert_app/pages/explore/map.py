@@ -194,7 +194,7 @@ class _MapTab:
             container=False,
             elem_id="map-colour",
         )
-        self.panel.build_drag()
+        self.panel.build_drag_choice()
         self.dimensions = gr.Radio(
             ["2-D", "3-D"],
             value="2-D",
@@ -312,7 +312,8 @@ class _MapTab:
         draw_at(changed.then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
-        # The event has a second listener, which draws the map, so it needs the mode "multiple".
+        # `draw_at` below listens to the same event. With two listeners, Gradio would send it to both
+        # again in another mode ("multiple" at `event_options`).
         self.colour.input(
             _query_field,
             self.colour,

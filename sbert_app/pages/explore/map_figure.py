@@ -125,8 +125,8 @@ def topic_labels(topics: Topics) -> Labels:
 def named_by(colouring: Labels, topics: Topics) -> Labels:
     """Names regions by the values of a column.
 
-    The region with the most points of a value is named by the value if at least half of the points
-    of the region have it.
+    Each value names at most one region: the one with most of its points, and only if these are at
+    least half of the points of that region. Other regions have the name "".
     """
     regions = topics.labels
     # The number of points with each value in each region, int64 (regions, values).

@@ -417,8 +417,10 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     for row in unusual.hubs.tolist():
         rows_of.setdefault(corpus.sentences[row], []).append(row)
     hubs = []
+    listed_hubs = []
     for text, rows in list(rows_of.items())[:MAX_UNUSUAL]:
-        hubs.append((int(unusual.found_by[rows[0]]), times(text, len(rows))))
+        hubs.append((int(unusual.found_by[rows[0]]), with_count(text, len(rows))))
+        listed_hubs += rows
     # If no sentence is unusually far from the others, the remotest ones are listed.
     remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
     listed = remote[:MAX_UNUSUAL].tolist()
@@ -429,7 +431,7 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
             (float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in listed
         ],
         # The sentences of both tables to circle on the map.
-        rows=(unusual.hubs[:MAX_UNUSUAL].tolist(), listed),
+        rows=(listed_hubs, listed),
         texts=len(rows_of),
         k=unusual.k,
         sentences=len(corpus),
@@ -437,7 +439,7 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     )
 
 
-def times(text: str, count: int) -> Markup:
+def with_count(text: str, count: int) -> Markup:
     """A text, escaped, and its number of occurrences if it has several."""
     html = escape(shorten(text))
     if count > 1:

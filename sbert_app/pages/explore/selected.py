@@ -35,7 +35,7 @@ HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows=
 class SelectedPanel:
     """The components and their event handlers.
 
-    The map calls the methods that build the components, and then `wire`.
+    The map calls `build_drag_choice`, `build_panel` and `build_table`, and then `wire`.
 
     Attributes:
         selection: the state with the `SelectedRows`.
@@ -48,7 +48,7 @@ class SelectedPanel:
         self.open_corpus = open_corpus
         self.selection = gr.State(SelectedRows())
 
-    def build_drag(self) -> None:
+    def build_drag_choice(self) -> None:
         """Builds the choice of what dragging on the map does."""
         self.drag = gr.Radio(
             DRAG_CHOICES,

@@ -161,8 +161,8 @@ class TaskRunner:
     def __init__(self) -> None:
         # The latest task of each owner.
         self._tasks: dict[Owner, Task] = {}
-        # All tasks that are still running, also tasks whose owner began another one. A task leaves
-        # the set after it has ended: until then `threading` refers to its thread.
+        # All tasks that are still running, also tasks whose owner began another one. A task is a
+        # thread: `threading` refers to it until it has ended, and then it leaves the set.
         self._running: weakref.WeakSet[Task] = weakref.WeakSet()
         self._lock = threading.Lock()
         atexit.register(self.close)

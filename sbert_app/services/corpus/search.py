@@ -1,8 +1,8 @@
 """Searches in a corpus: the sentences nearest to a query, the most similar pairs, and near duplicates.
 
 Two sentences are the same text if they have the same words, regardless of case, whitespace and
-punctuation. Such pairs have a cosine near 1 and would hide the interesting ones, so only the first
-sentence of each text is compared.
+punctuation. Such pairs have a cosine near 1 and would hide the interesting ones, so the most similar
+pairs are sought among the first sentences of each text.
 """
 
 import re
@@ -118,7 +118,7 @@ def search(
     """The k sentences of a corpus nearest to a query.
 
     Unless ``keep_unknown``, sentences without any token that the model knows are never found, and
-    such a query finds nothing. A cross-encoder scores the 4k nearest sentences against the query,
+    such a query finds nothing. A cross-encoder scores the 4 · k nearest sentences against the query,
     and its k best are returned. Raises InputError if the query is empty, or k is not between 1 and
     100.
     """
@@ -276,9 +276,9 @@ def find_near_duplicates(
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
+    # Sentences without known tokens are not compared by their vectors.
     rows = embedded.comparable
-    # The position of the first equal text of each sentence. It stays for sentences without known
-    # tokens, which are not compared by vectors.
+    # The position of the first equal text of each sentence, which stays for the others.
     original = first_positions(embedded.corpus.sentences)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     # For each vector the position in ``rows`` of its original, or its own.

@@ -155,6 +155,16 @@ def test_hubs_of_the_same_text_are_listed_once_with_their_number():
     assert 'data-layer="hubs" data-rows="0,2,1"' in html
 
 
+def test_all_listed_hubs_are_circled_beside_a_text_with_many_copies():
+    others = [f"sentence {n}" for n in range(5000)]
+    corpus = Corpus("copies", ["Yes."] * pairs.MAX_UNUSUAL + others)
+    found_by = np.array([9] * pairs.MAX_UNUSUAL + [8] + [0] * 4999)
+    closeness = np.linspace(0.6, 0.5, len(found_by))
+    html = pairs.unusual_tables(Unusual(found_by, closeness, 2), corpus)
+    rows = ",".join(map(str, range(pairs.MAX_UNUSUAL + 1)))
+    assert f'data-layer="hubs" data-rows="{rows}"' in html
+
+
 def test_a_map_is_first_coloured_by_topics_whatever_columns_it_has():
     sentences = [f"sentence {n}" for n in range(60)]
     with_column = Corpus("mine", sentences, {"channel": ["mail", "phone"] * 30})

@@ -104,17 +104,20 @@ class PairColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns as a user would name them: the sentences and, last, the judgement or "-"."""
+        """The names to request so that the table is read with these columns again.
+
+        The sentences, and last the judgement, the negative, or "-" for no judgement.
+        """
         sentences = (self.sentence1, self.sentence2)
-        # A third name would be read as the only judgement. Without one, the columns of raters are
-        # found again.
+        # Several columns of raters cannot be requested by name, as a third name would be the only
+        # judgement. If only the sentences are requested, `read` finds the raters itself.
         if self.ratings:
             return sentences
         return (*sentences, self.score or self.label or self.negative or "-")
 
 
 def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
-    """Splits "a,b" into names. A comma belongs to a name if it is written \\, or the whole text is an existing name."""
+    r"""Splits "a,b" into names. A comma inside a name is written "\,". The name of an existing column is not split."""
     if text is None:
         return ()
     if text in existing:
