@@ -145,7 +145,8 @@ class _Page:
     def _build_results(self) -> None:
         # The element ids begin with the name of the page.
         self.panel = FilePanel(self.services, self.upload, "bulk", "bulk", self.table)
-        # The page opens with the example, so that nothing below jumps.
+        # The table of the example is part of the page, so that nothing below it moves after the
+        # page has opened.
         example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
         self.panel.table.value = example[self.panel.table]
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")

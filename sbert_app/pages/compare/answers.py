@@ -153,8 +153,8 @@ def compute(
     errors = []
     cross_encoder = inputs.cross
     try:
-        # Opened here, although nothing is done with it, so that its error is told from an error of
-        # the first model. `compare_by_name` takes it from the cache.
+        # Opened here only so that its error can be told from an error of the first model. Later,
+        # `compare_by_name` takes it from the cache.
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as error:
         # The cosine is worth showing without the cross-encoder.
@@ -444,8 +444,8 @@ def reason(answer: Answer) -> Reason | None:
         )
     opposite = _opposite(rows)
     if opposite in rows[MOST_LEFT_OUT:]:
-        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names this
-        # word.
+        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names the
+        # opposite word, so its row becomes the last one outside of the fold.
         rows.remove(opposite)
         rows.insert(MOST_LEFT_OUT - 1, opposite)
     return Reason(why(rows), rows, cosine, cross)
@@ -629,7 +629,7 @@ def _cut(comparison: Comparison) -> str:
         # Chinese and Japanese do not separate words by spaces, so their words are not counted.
         has_words = len(side.text) < LONGEST_WORD * count
         part = "beginning"
-        # If not one whole word was read, no words are counted either.
+        # If the model has not read a whole word, the words are not counted, either.
         if has_words and side.unread < count:
             part = f"first {format_count(count - side.unread, 'word')}"
         parts.append(f"the {part} of the {name} sentence")

@@ -178,7 +178,7 @@ class TwoSentences:
 
         changes = [*edits, self.pooling.input, self.download_ended.change]
         answer_on(changes, trigger_mode="always_last")
-        # While this is being answered, asking once more is needless.
+        # While a question is being answered, the mode "once" drops further ones of `asker`.
         answer_on(self.asker.again, trigger_mode="once")
         self.download_needed.change(
             self.load_models,
@@ -328,8 +328,8 @@ class TwoSentences:
 
     def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
         """Returns the update that starts the download of missing models, or asks for a click if it was stopped."""
-        # After a stop, the list may also be empty: nothing has to be downloaded for models in the
-        # cache of the Hub.
+        # A click is asked for only after a stop. Even then, models in the cache of the Hub are not
+        # missing, because they do not have to be downloaded.
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")
@@ -375,8 +375,8 @@ class TwoSentences:
             yield {**update, self.stop: gr.update(visible=True)}
         if questions[SHOWN] is not None or all(map(models.is_here, needed)):
             # Ask again: the progress may have replaced the answer to another question, or this
-            # question can now be answered. None makes `answer_pair` send an answer that it has sent
-            # already.
+            # question can now be answered. None makes `answer_pair` send the answer even if it has
+            # sent the same one before.
             questions[SHOWN] = None
             yield {self.stop: hidden(), self.download_ended: str(next(_downloads))}
         else:
@@ -391,7 +391,7 @@ class TwoSentences:
         for comparison in answer.comparisons:
             if progress := self.services.calibration_progress(comparison.model):
                 return {self.calibrating: progress_bar(progress)}
-        # No curve is being measured any more. This also ends the timer.
+        # No curve is being measured any more. The update also ends the timer.
         return self._scores(answer)
 
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:

@@ -95,8 +95,8 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     # Values that are still the initial ones do not count as entered.
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
     run_js([control.input for control in controls], note, list(controls))
-    # A paste does not fire an input event of Gradio, so the script of the page notes itself what is
-    # typed into text boxes, by their ids.
+    # A paste does not fire an input event of Gradio, so the script itself notes what is typed into
+    # text boxes. It finds them by their ids; other controls have None here.
     ids = [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
     js = f"() => window.keepTouched({group}, {json.dumps(ids)})"
     return run_js(opened.then, js, outputs=list(controls))

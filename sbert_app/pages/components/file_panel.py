@@ -253,8 +253,8 @@ class FilePanel:
         """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
-        # Sets the script of the panel, also for a page that does not call `hold`. It comes before
-        # the event ``role``, which exists only once the script contains its name.
+        # Sets the script of the panel, even if the page does not call `hold`. The event ``role``
+        # below exists only once the script, which contains its name, has been set.
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -485,8 +485,8 @@ class FilePanel:
             problem = error_message(error)
         questions = []
         for doubt in reading.doubts:
-            # With ``is_possible_only``, the question is whether a column for which nothing speaks
-            # is a judgement. Only training has to know: it takes pairs without a judgement as
+            # With ``is_possible_only``, nothing in the file suggests that the column is a
+            # judgement. Only training has to ask: without a judgement, it takes all pairs as
             # matches.
             if self.page == "train" or not doubt.is_possible_only:
                 candidates = [(name, reading.examples(name)) for name in doubt.candidates]
@@ -560,7 +560,8 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
     for column in reading.columns[:SHOWN_COLUMNS]:
         role = column.role
         if columns[0] and role in (*TEXTS, SCORE, LABEL):
-            # Once columns are chosen, only they have these roles, which the next line gives them.
+            # Once a person has chosen columns, only the chosen ones have these roles, which the
+            # next line sets.
             role = UNUSED
         role = chosen_roles.get(column.name, role)
         roles = [*CHOICES.items(), (UNUSED, "not used")]

@@ -295,7 +295,8 @@ class MeasureTab:
             yield {self.status: gr.skip()}
         except StoppedError:
             update = empty if on_stop is None else on_stop
-            # ``update`` comes after the message, so that a status of its own replaces it.
+            # ``update`` comes after the message, so that its status, if it has one, replaces the
+            # message.
             yield {
                 self.status: error_message(self.stopped),
                 **update,

@@ -113,7 +113,8 @@ class _ErrorAnalysisTab:
         pairs = load_scored_pairs(name, self.services.settings.home)
         result = evaluate_one(model, pairs, self.services.models, watch)
         update = self.result(model, name, pairs, result)
-        # None if the model rates no pair too high. `result` has selected the same pair in its list.
+        # None if the model does not rate any pair too high. `result` has selected the same pair in
+        # the list.
         first = next(iter(update[self.analysis].errors.over), None)
         if first:
             update |= self._explanation(model, first)

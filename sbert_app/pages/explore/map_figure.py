@@ -94,7 +94,7 @@ def make_figure(
     names = []
     for points in result.maps:
         names_of_map = []
-        # The depth of coarse names is 0, the one of fine names 1.
+        # Coarse names have the depth 0, fine names the depth 1.
         for depth, labels in enumerate(layers):
             names_of_map += figures.names_at(points, labels, depth)
         names.append(names_of_map)

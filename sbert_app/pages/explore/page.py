@@ -129,8 +129,8 @@ class _ExplorePage:
         self.services = services
         self.corpora = services.corpora
         self.open_corpus = gr.State(None)
-        # The ids, the newest first. The secret is fixed, so that they can be read after a restart
-        # of the app.
+        # The ids of the corpora of this browser, the newest first. The secret is fixed, so that
+        # they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
         self.shared = Shared(
             open_corpus=self.open_corpus,

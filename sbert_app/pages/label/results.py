@@ -148,8 +148,8 @@ class Results:
         # (pairs in words, ρ, interval, number of pairs); `_figures` returns the two in the middle.
         rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
         if result.random is not None and not isnan(result.random.value):
-            # The other judged pairs were chosen because the models disagree or are near the
-            # threshold.
+            # The other judged pairs were chosen because the models disagree on them or because
+            # their score is near the threshold.
             rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
         return macro("label/quality")(rows=rows, found=result)
 

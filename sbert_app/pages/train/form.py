@@ -328,8 +328,8 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if settings["pooling"] == "base":
         settings["pooling"] = None
-    # A field that is hidden for this objective may still have a value for an earlier one. An unknown
-    # objective is an error of RunConfig below.
+    # A field that is hidden for this objective may still have the value for an earlier objective.
+    # An unknown objective is an error of RunConfig below.
     if objective := OBJECTIVES.get(settings["objective"]):
         if not objective.trains_vectors():
             settings["pooling"] = None
@@ -472,9 +472,9 @@ class DataUpload:
         panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
         with suppress(UserFacingError):
-            # The path comes from the browser, so it has to be checked that it is an upload.
+            # The path comes from the browser, so it may not be an upload, which is an InputError.
             self.services.access.check_data(original)
-            # If the file cannot be opened, this says why, and offers other encodings.
+            # If the file cannot be opened, `describe` says why, and offers other encodings.
             panel = self.panel.describe(original, encoding, sheet)
             table = open_upload(original, encoding, sheet)
             columns = columns or columns_of(table.reading)

@@ -91,7 +91,8 @@ def build(services: Services) -> None:
     queue = partial(_start, services, list(form.config_fields(fields)))
     started = start_form.start_on(start, queue, panel.selected)
     run_js(refresh_on(started.success).then, live.REMEMBER_RUN)
-    # A run that has started or ended may have shown the speed of this machine.
+    # The start or the end of a run may have shown the speed of this machine, which the estimate
+    # needs.
     start_form.estimate_on(panel.running.change)
     run_js(started.success, "() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
