@@ -97,8 +97,8 @@ def run_experiment(
 ) -> Experiment:
     """Executes the remaining runs of an experiment, and shows the progress of each.
 
-    A signal to end raises StoppedError, which says how ``command`` resumes them. A run that is
-    training writes its checkpoint first; a run that is still loading its model does not.
+    A signal to end raises StoppedError, which says how ``command`` resumes the experiment. A run
+    that is training writes its checkpoint first; a run that is still loading its model does not.
     """
     execute = executor(cluster)
     store = experiments.store

@@ -148,7 +148,7 @@ def compute(
 ) -> Answer:
     """Returns the answer. Raises UserFacingError if the sentences or the first model cannot be used.
 
-    ``pair`` is the last random pair, which is the example if the sentences are still its own.
+    ``pair`` is the last random pair. It is the example of the answer if both sentences are unchanged.
     """
     errors = []
     cross_encoder = inputs.cross

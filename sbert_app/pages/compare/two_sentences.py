@@ -384,7 +384,7 @@ class TwoSentences:
             yield {self.stop: hidden()}
 
     def show_calibrated(self, questions: Questions) -> Update:
-        """Shows the progress of a calibration, and then the scores with it."""
+        """Shows the progress of a calibration, and then the calibrated scores."""
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer):
             return {self.calibration: gr.skip()}
@@ -395,9 +395,9 @@ class TwoSentences:
         return self._scores(answer)
 
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
-        """Measures the scores without each word, and returns the answer with them.
+        """Measures the scores without each word, and returns the answer with these scores, as HTML.
 
-        Unless a click asks for it (``is_asked``), this is done for short pairs only.
+        Without a click (``is_asked``), only short pairs are measured.
         """
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer) or answer.changes is not None:

@@ -169,7 +169,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
 
 
 def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
-    """Returns the reading of a table with the columns that a person has chosen, or its own if none are chosen."""
+    """Returns the reading of a table with the columns that a person has chosen; without a choice, the table's own."""
     # Without sentence 1, nothing is chosen yet, or not enough.
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading

@@ -276,8 +276,8 @@ class MeasureTab:
         """Does ``work`` in a thread and yields the updates of the components.
 
         The last update is the result of ``work``. After a user error it is ``empty`` with the
-        message of the error. After Stop it is ``on_stop``, by default ``empty``. If that does not
-        set the status, the status is the message ``stopped``.
+        message of the error. After Stop it is ``on_stop``, by default ``empty``, with the message
+        ``stopped`` as the status unless it sets the status itself.
         """
         # An update needs at least one component, and there may be no buttons.
         yield {self.status: gr.skip(), **self._buttons(running=True)}

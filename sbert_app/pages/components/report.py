@@ -148,7 +148,7 @@ def of_page(
 
 
 def _part(value: Any) -> Markup:
-    """Returns the value of a component as HTML, which is escaped and returns to the browser that sent it."""
+    """Returns the value of a component as HTML. The texts in it are escaped already, and it goes back to its sender."""
     return plot(value.plot) if hasattr(value, "plot") else Markup(value or "")  # noqa: S704
 
 

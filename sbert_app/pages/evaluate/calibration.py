@@ -103,7 +103,7 @@ def build(services: Services) -> None:
     def example() -> Update:
         """Checks the calibration on shipped scores, which do not need a model.
 
-        This calibration ships as well, unless the user has fitted another one.
+        The calibration is the shipped one, unless the user has fitted another one.
         """
         model = ModelName.parse(MODELS[0])
         curve = calibration.load_calibration(str(model), "mean", home)

@@ -404,8 +404,8 @@ def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
 def _scatter(results: Results, table: ResultTable) -> Any:
     """Draws quality against speed.
 
-    The quality is the score in the column with scores for the most models. If possible, it is a
-    column with pairs that no model was trained on or selected by.
+    The quality is the score on the data that has scores for the most models. Data that no model was
+    trained on or selected by is preferred.
     """
     trained_on = {name for row in table.rows for name in row.trained_on}
     unseen = [column for column in table.columns if column.name not in trained_on]

@@ -124,7 +124,7 @@ class SelectedPanel:
         )
 
     def show_corpus(self, open_corpus: OpenCorpus | None, selection: SelectedRows) -> Update:
-        """Shows the selection in a corpus that was just opened. It is empty unless only the model is another one."""
+        """Shows the selection in a corpus that was just opened. It stays if only the model is new, or else is empty."""
         if open_corpus is None or selection.corpus != open_corpus.corpus:
             selection = SelectedRows()
         return self._show(open_corpus, selection.rows)

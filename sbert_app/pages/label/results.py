@@ -164,7 +164,7 @@ class Results:
         return self.progress(project.id)
 
     def progress(self, project_id: str) -> Update:
-        """Shows the state of the run, and after its end the figure before and after."""
+        """Shows the state of the run, and after its end the figures before and after the training."""
         try:
             html, is_active = self._training(self._open(project_id))
         except UserFacingError as error:

@@ -358,7 +358,7 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
-    """The updates of ``navigation`` in `wire`: one lesson is shown, and its button highlighted among the class's."""
+    """The updates of ``navigation`` in `wire`: shows a lesson, and highlights its button. Only the class has buttons."""
     all_numbers = range(1, len(lessons()) + 1)
     numbers = class_link.numbers
     chips = []

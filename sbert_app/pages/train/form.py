@@ -492,7 +492,7 @@ class DataUpload:
         return {**update, self.original: copy}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
-        """Selects other columns of the upload. ``columns``: the arguments of `chosen_name` from ``sheet`` on."""
+        """Selects other columns of the upload. ``columns`` are the sheet, the three columns and the scale."""
         with gradio_errors():
             name = chosen_name(self.services, original or "", encoding, *columns)
         return {self.data: self._selection(name, original or "")}

@@ -312,7 +312,7 @@ class RunPanel:
         return log(lines)
 
     def _matching(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
-        """Returns the runs that match the filter, which may name their experiment."""
+        """Returns the runs that match the filter, which may also be the name of their experiment."""
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 

@@ -63,7 +63,7 @@ def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Mea
 
 
 def _train(context: Context, defects: Sequence[str]) -> DefectRun:
-    """Trains now, for one visitor at a time. InputError if somebody else does."""
+    """Trains now, for one visitor at a time. InputError if another visitor's training is not finished."""
     if not _training.acquire(blocking=False):
         raise InputError("somebody else is training in this lesson: tick the box again in a minute")
     try:
