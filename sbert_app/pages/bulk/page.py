@@ -104,7 +104,8 @@ class _Page:
         self.job = gr.State(None)
         # The threshold in the address when the page was opened, or None.
         self.address_threshold = gr.State(None)
-        # Not empty once a person has uploaded a file or pressed Score; see `note_action`.
+        # Not empty once a person has uploaded a file or pressed Score (`note_action`). Then the
+        # opening of the page ends without further changes.
         self.questions = gr.State({})
         # The ids of the jobs of this browser, newest first. The secret is fixed, so that a
         # restarted app can read the list.

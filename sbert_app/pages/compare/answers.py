@@ -437,7 +437,8 @@ def reason(answer: Answer) -> Reason | None:
                 cosine_change=change.cosine_change,
                 cross=cross_without,
                 cross_change=cross_change,
-                # The changes are sorted by the cosine, but not by the score of the cross-encoder.
+                # The changes are sorted by the cosine, so the first one is the largest. The largest
+                # one of the cross-encoder may be anywhere.
                 decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
                 decides_cross=abs(cross_change or 0) >= decisive_cross_change,
             )

@@ -115,7 +115,8 @@ class TwoSentences:
         model_settings(services, self.model, roles=True)
         # The last random STSb pair, an `ExamplePair`.
         self.random_stsb = gr.State(None)
-        # The model whose pooling was selected last; see `_with_pooling`.
+        # The model whose pooling was selected last, by its name without other settings
+        # (`_with_pooling`).
         self.shown_model = gr.State(DEFAULT_MODEL)
         # The inputs for which nothing is downloaded until the visitor asks: those whose download
         # was stopped, and those that a link has filled in.

@@ -461,7 +461,7 @@ class FilePanel:
         if remark:
             lines.insert(0, f"{remark}.")
         findings: list[Finding] = []
-        # Stays if the chosen columns do not fit the table.
+        # The table's own reading, which stays if the chosen columns do not fit the table.
         reading = table.reading
         try:
             reading = read_by(table, columns)
@@ -770,7 +770,8 @@ def chosen_name(
         raise InputError(
             f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
         )
-    # With "" as the second if the table has single sentences.
+    # The columns of the table's own reading. The second one is "" if the table has single
+    # sentences.
     sentences = [*reading.sentences, ""][:2]
     is_as_read = [first, second or ""] == sentences and (target or None) == reading.target
     if not first or is_as_read:

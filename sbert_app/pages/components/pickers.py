@@ -178,7 +178,7 @@ def _data_label(source: DataSet, split: str, has_rows: bool) -> str:
         label += " (Hub)"
     if not has_rows:
         return label
-    # Offers with the number of rows have splits whose number is known.
+    # An offer that shows the number of rows has only splits whose number is known.
     count = source.splits[split].rows or 0
     size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
     return f"{label}: {size} {source.form}"

@@ -110,7 +110,7 @@ def build(services: Services) -> None:
         if not curve:
             return {}
         pairs, results, _ = shipped_scores(home)
-        # Both without the pairs that have no score.
+        # The results and the pairs, without the pairs that have no score.
         result, pairs = results[model].without_unscored(pairs)
         return show(model, reliability(curve, pairs, result.scores_by("cosine"), home))
 

@@ -212,7 +212,8 @@ class _LabelPage:
         choice = [self.project, self.rater]
         card_outputs = [self.card, self.error]
         everything = [*choice, *card_outputs, self.new, *self.results.outputs]
-        # Not empty once the person has opened a project; see `note_action`.
+        # Not empty once the person has opened a project (`note_action`). Then the project in the
+        # address is not shown any more.
         questions = gr.State({})
         # The `Refusals` of the ratings that this page has sent.
         refusals = gr.State({})

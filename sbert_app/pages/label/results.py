@@ -260,7 +260,7 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     shared = format_count(agreement.shared, "shared pair")
     findings = []
     scale = "the scale"
-    # The level of measurement of α, and α on a second level.
+    # The level of measurement of α. For scores on a scale, α on the ordinal level is added.
     level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
     if agreement.equal is not None:
         # The answers are yes or no; the estimate is in percent.

@@ -220,7 +220,8 @@ class _LearnPage:
             questions[LAST_LESSON] = number
             return _show_lesson(number, class_link)
 
-        # The second input is a state, whose value is on the server.
+        # The second input is a state, whose value is on the server, so the browser sends null for
+        # it.
         js = "() => [window.requestedLesson(), null]"
         opened = on_open().then(
             self.open,
@@ -358,7 +359,7 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
-    """The updates of ``navigation`` in `wire`: shows a lesson, and highlights its button. Only the class has buttons."""
+    """The updates of ``navigation`` in `wire`: shows a lesson, and the buttons of its class with its own highlighted."""
     all_numbers = range(1, len(lessons()) + 1)
     numbers = class_link.numbers
     chips = []

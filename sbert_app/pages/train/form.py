@@ -348,7 +348,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
             except ValueError:
                 problem = f"{setting.label} is {value!r}; it must be a number such as 2e-5"
                 raise InputError(problem) from None
-        # In an optional field 0 means none, see `component`.
+        # In an optional field, 0 means that there is no value.
         if setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:

@@ -116,7 +116,8 @@ def _connect_form(
     preset, preset_state, lesson = preset_components
     outputs = [preset, preset_state, lesson, *inputs]
     unchanged = [gr.skip()] * len(outputs)
-    # Not empty once a person has chosen a preset; see `note_action`.
+    # Not empty once a person has chosen a preset (`note_action`). Then the address does not fill in
+    # the form any more.
     questions = gr.State({})
 
     def describe(run: RunEstimate, *values: Any) -> Update:
