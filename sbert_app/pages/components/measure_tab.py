@@ -220,10 +220,10 @@ class MeasureTab:
         outputs: Iterable[Any],
         concurrency_limit: int = 2,
     ) -> Any:
-        """Calls a `handler`, or a function that calls `run`, at an event such as ``button.click``, or at several.
+        """Calls ``handler`` at an event, such as ``button.click``, or at several events.
 
-        Returns the event after which the handler has ended. After a fault of the app, a message
-        takes the place of the result.
+        The handler is made by the method `handler`, or calls `run` itself. Returns the event after
+        which it has ended. After a fault of the app, a message takes the place of the result.
         """
 
         def failed() -> Update:

@@ -359,7 +359,10 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
-    """The updates of ``navigation`` in `wire`: shows a lesson, and the buttons of its class with its own highlighted."""
+    """Shows a lesson, and highlights its button among the buttons of the class.
+
+    Returns the updates of ``navigation`` in `wire`.
+    """
     all_numbers = range(1, len(lessons()) + 1)
     numbers = class_link.numbers
     chips = []

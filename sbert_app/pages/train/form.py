@@ -450,6 +450,7 @@ class DataUpload:
         with gradio_errors():
             if not file:
                 raise InputError("the upload holds no file; choose one")
+            # Raises InputError if the uploads that are kept leave no room for the file.
             self.services.check_kept_room(Path(file))
         copy = str(keep_upload(file, self.services.settings.home))
         return {**self.read_as(copy), self.original: copy}

@@ -152,7 +152,8 @@ def _connect_form(
 
     run_js(preset.input, KEEP_PRESET, preset)
     run_js(lesson.change, KEEP_CHANGED, lesson)
-    # `preset.input` and `base.input` have several listeners, so they need the mode "multiple".
+    # `preset.input` and `base.input` have several listeners. In another mode, Gradio would send the
+    # event again to all of them ("multiple" at `event_options`).
     picked = preset.input(
         fill_form,
         [questions, preset],
