@@ -83,7 +83,8 @@ def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json
     if run.record.reason:
         lines.append(f"reason: {run.record.reason}")
     for name, value in run.config.to_dict().items():
-        # A setting that belongs to other objectives has no effect. One without objectives belongs to all.
+        # A setting that belongs to other objectives has no effect. A setting without objectives
+        # belongs to all.
         has_effect = run.config.objective in (SETTINGS[name].objectives or OBJECTIVES)
         if has_effect and value not in (None, ""):
             lines.append(f"  {name:28}{value}")

@@ -267,7 +267,7 @@ class _Page:
             [self.job_ids, self.history, self.forget],
             **event_options(queue=False),
         )
-        # The status contains the id of the job, which the address names.
+        # The status contains the id of the job, which the script writes to the address.
         run_js(self.status.change, REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 

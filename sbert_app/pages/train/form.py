@@ -473,7 +473,8 @@ class DataUpload:
         panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
         with suppress(UserFacingError):
-            # The path comes from the browser, so it may not be an upload, which is an InputError.
+            # The path comes from the browser. If it is not the path of an upload, this raises
+            # InputError.
             self.services.access.check_data(original)
             # If the file cannot be opened, `describe` says why, and offers other encodings.
             panel = self.panel.describe(original, encoding, sheet)
