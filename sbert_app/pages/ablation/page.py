@@ -343,8 +343,7 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # `settings` has what all variants share. If the data and the batch size are among it, all runs
-    # had the same rows.
+    # `settings` has what all variants share. With both of these, all runs had the same rows.
     if "train_data" in settings and "batch_size" in settings:
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
