@@ -265,9 +265,10 @@ class TwoSentences:
     def answer_pair(self, request: gr.Request, *values: Any, waits: bool = True) -> Update:
         """Shows the scores of a pair, or the error in the inputs. `add_reason` adds the reason later.
 
-        Missing models are downloaded first, unless the download was stopped for the same inputs.
-        Returns no updates if a newer request has started, or if the same answer is already shown:
-        filling the fields from an address triggers this handler a second time.
+        Missing models are downloaded first, unless the download was stopped for the same inputs or a
+        link has filled them in. Returns no updates if a newer request has started, or if the same
+        answer is already shown: filling the fields from an address triggers this handler a second
+        time.
 
         Args:
             values: the inputs, the last random pair, the model whose pooling was selected last, the
@@ -328,9 +329,9 @@ class TwoSentences:
         }
 
     def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
-        """Returns the update that starts the download of missing models, or asks for a click if it was stopped."""
-        # A click is asked for only after a stop. Even then, models in the cache of the Hub are not
-        # missing, because they do not have to be downloaded.
+        """Returns the update that starts the download of missing models, or asks for a click if ``is_stopped``."""
+        # A click is asked for only after a stop or for a link. Even then, models in the cache of the
+        # Hub are not missing, because they do not have to be downloaded.
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")
