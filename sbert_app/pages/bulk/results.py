@@ -321,7 +321,7 @@ class Duplicates:
         """
 
         def has_nothing_to_apply(job: str | None, threshold: float | None) -> bool:
-            """Whether the address has no threshold, or the file no scores."""
+            """Whether the address has no threshold, or the file has no scores."""
             if threshold is None or not job:
                 return True
             return self.services.scoring.get(job).summary is None
