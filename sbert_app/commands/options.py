@@ -161,6 +161,8 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class FileOptions:
+    """The options that say how a file is read. The name of the file may contain the same settings."""
+
     columns: Columns = None
     encoding: Encoding = None
     sheet: Annotated[
