@@ -32,6 +32,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any
 
+from filelock import FileLock
+
 # The suffixes of a folder that is being written, and of the folder that it replaces.
 FRESH = ".fresh"
 ASIDE = ".aside"
@@ -135,9 +137,6 @@ def create_folder(
 
     Returns whether this call filled the folder. Raises OSError if the disk is full or not writable.
     """
-    # Few callers need the lock, which is slow to import.
-    from filelock import FileLock
-
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.with_name(f".{target.name}.lock")):
         if is_complete(target):

@@ -19,6 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
+from tqdm.auto import tqdm
+
 from training.atomic import folder_size
 from training.errors import StoppedError
 
@@ -73,9 +75,6 @@ def progress_bar(
     if not visible:
         yield also
         return
-    # tqdm.auto looks for a notebook, so it is imported when a bar is shown.
-    from tqdm.auto import tqdm
-
     with tqdm(desc=description) as bar:
 
         def report(done: int, total: int | None) -> None:

@@ -185,7 +185,8 @@ def _heatmap(
     if digits is not None:
         options["text"] = [[format_number(value, digits) for value in row] for row in values]
         options["texttemplate"] = "%{text}"
-        # Text in grey follows the theme (assets/style.css), and is legible on pale colours in both.
+        # Text in grey follows the theme (assets/style.css), and is legible on pale colours in the
+        # light and in the dark theme.
         options["textfont"] = {"color": PALETTE["grey"]}
         colours = PALE
     heatmap = go.Heatmap(
@@ -210,7 +211,7 @@ def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
 
 
 def histogram(report: ScoreReport) -> go.Figure:
-    """A histogram of the cosines of a file from zero, or the lowest cosine, with a line at their mean."""
+    """A histogram of the cosines of a file, from 0 or a lower cosine on, with a line at their mean."""
     # Any number of `BINS_MERGED` divides the 80 bins.
     counts = np.array(report.counts)
     merged = _bins_merged(counts.sum())
@@ -258,8 +259,8 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
     width = merged / 100
     counts = counts.reshape(2, -1, merged).sum(axis=2)  # (2, bars)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
-    # The first bar that is drawn is at zero, or at the lowest cosine: the first with a pair. The
-    # tolerance allows for rounding.
+    # The first bar that is drawn is at 0, or at the lowest cosine if it is below. The tolerance
+    # allows for rounding.
     lowest_bar = int(np.flatnonzero(counts.sum(axis=0))[0])
     first = min(lowest_bar, int(np.searchsorted(lows, -1e-9)))
     figure = go.Figure()
@@ -298,7 +299,7 @@ def _bins_merged(pairs: int) -> int:
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
     # Many points are smaller and fainter, as they lie on top of each other.
-    is_small = len(report.scatter) < 300
+    are_few = len(report.scatter) < 300
     # The page shows this figure only for a report with points.
     gold, cosines = zip(*report.scatter, strict=True)
     figure = add_scatter(
@@ -308,8 +309,8 @@ def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
         "blue",
         hover="gold %{x}, cosine %{y:.3f}<extra></extra>",
         mode="markers",
-        marker_size=8 if is_small else 4,
-        marker_opacity=0.75 if is_small else 0.4,
+        marker_size=8 if are_few else 4,
+        marker_opacity=0.75 if are_few else 0.4,
     )
     return _titled(
         figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"}

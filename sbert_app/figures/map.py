@@ -238,7 +238,7 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
     points = np.concatenate(data.maps)
     low = points.min(axis=0)
     high = points.max(axis=0)
-    # If all points have the same coordinate, its range is not empty either.
+    # If all points have the same coordinate on an axis, the range of the axis is not empty either.
     edge = EDGE * np.where(high > low, high - low, 1)
     horizontal, vertical = np.stack([low - edge, high + edge], axis=1).tolist()
     # assets/explore.js compares the visible range with this one. `map_figure` has set the other
@@ -292,7 +292,7 @@ def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
     sizes = np.bincount(labels.groups, minlength=len(labels.names))
     names = []
     for group in np.argsort(-sizes, kind="stable").tolist():
-        # A sample of the corpus may have no point of a group.
+        # A sample of the corpus may have no point of a group, and a region may have the name "".
         if sizes[group] and labels.names[group] and not labels.is_rest(group):
             members = points[labels.groups == group]
             # The distance from the median, summed over the axes.
@@ -305,8 +305,8 @@ def _traces(data: MapData, panel: int) -> list[Any]:
     """The lines and the points of one map; if points have labels, a trace for each group."""
     points = data.maps[panel]
     colouring = data.colouring
-    lines = HOVER_LINES if len(points) <= MANY_POINTS else 1
-    texts = np.array([hover_text(sentence, lines) for sentence in data.sentences], dtype=object)
+    most = HOVER_LINES if len(points) <= MANY_POINTS else 1
+    texts = np.array([hover_text(sentence, most) for sentence in data.sentences], dtype=object)
     rows_of_points = np.arange(len(points)) if data.rows is None else data.rows
     customdata = rows_of_points.astype(np.int32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
@@ -416,6 +416,7 @@ def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> L
     numbers = _as_numbers(names)
     if len(names) > limit:
         names = [*names[: limit - 1], OTHER]
+    # Labels that are all numbers are in ascending order.
     elif numbers is not None and np.isfinite(numbers).all():
         names = [names[position] for position in np.argsort(numbers, kind="stable")]
     if BLANK in counts:

@@ -74,7 +74,7 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
         scaled = [value * factor for value in values]
         yield _line(curve, steps, scaled, f"{title} %{{y:.2f}}", mode="lines+markers")
 
-    # None: a run that was not evaluated yet.
+    # The metric is None for a run that was not evaluated yet.
     comparable = [curve for curve in curves if curve.measure in (None, metric)]
     figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
     values = list(chain.from_iterable(trace.y for trace in figure.data))

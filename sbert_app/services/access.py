@@ -88,8 +88,8 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
-        # Nothing is fetched for a run or random weights (`is_own`). The names of ENCODERS are checked
-        # below, with the names of the Hub, as a local folder with such a name would be opened.
+        # Nothing is fetched for a run or random weights (`is_own`). ENCODERS are names of the Hub, and
+        # are checked below as such: a local folder of the same name would be opened in their place.
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         if self._is_public and not is_known and model.name not in ENCODERS:
             models = f"{', '.join(ENCODERS)} and those of its runs"
@@ -120,8 +120,8 @@ class AccessPolicy:
             judged, _ = data.judged
             parts: tuple[DataName, ...] = (judged,)
         elif self._in_allowed_folder(data.name):
-            # "<upload>+<other path>" is in the folder of uploads, if it is taken for one path. The
-            # loader may read it as two names.
+            # "<upload>+<other path>" is in the folder of uploads, if it is taken for one path. If no
+            # such file exists, the loader reads two names, and so does `parse_joined`.
             parts = DataName.parse_joined(name)
         else:
             parts = tuple(DataName.parse(part.strip()) for part in name.split("+"))
@@ -264,7 +264,7 @@ class Quota:
             if used is None or used.amount + amount <= self.most:
                 return 0.0
             if self._longest_delay:
-                # The exponent is limited to avoid an overflow; a day has less than 2**17 seconds.
+                # The exponent is limited to avoid an overflow. 2**60 seconds exceed any delay.
                 doubled = 2.0 ** min(used.amount - self.most, 60)
                 delay = min(doubled, self._longest_delay)
                 return max(0.0, used.last + delay - self._clock())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from huggingface_hub.errors import HTTPError
 
 from training.data.dataset import Dataset
 from training.data.load import load_data
@@ -108,7 +109,6 @@ def _load_data(task: Any, name: str, home: str | Path | None) -> None:
     """Lets mteb fetch the data of a task, or provides ours if that fails. InputError if we do not have it."""
     # datasets takes seconds to import.
     from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HTTPError
 
     try:
         task.load_data()

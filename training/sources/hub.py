@@ -24,7 +24,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import httpx2
 import huggingface_hub
+from huggingface_hub import constants, errors
+from huggingface_hub.file_download import repo_folder_name
 
 from training import progress
 from training.errors import InputError, first_line, in_one_line
@@ -75,10 +78,6 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
     FileNotFoundError otherwise. InputError from ``pick`` if nothing in the repository can be used.
     """
-    # huggingface_hub loads its functions on first use, but not its errors, which import an HTTP
-    # client.
-    from huggingface_hub import errors
-
     try:
         # transformers downloads no more than it needs. Its snapshots may lack other files, such as
         # the pooling's, so the listing of the repository says which files there are.
@@ -96,8 +95,6 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
 
     FileNotFoundError if it lacks files.
     """
-    from huggingface_hub import errors
-
     try:
         snapshot = _snapshot(repo, None, local_files_only=True)
     except errors.IncompleteSnapshotError as error:
@@ -119,9 +116,6 @@ def download(repo: Repo, pick: Pick) -> Path:
     repository, each with the reason in words. InputError from ``pick``, before anything is downloaded, if
     nothing in the repository can be used.
     """
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
     names, megabytes = to_download(repo, pick)
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
     fetch = partial(_snapshot, repo, names, local_files_only=False)
@@ -183,8 +177,6 @@ def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Pa
 @contextmanager
 def _translated_errors(repo: Repo) -> Iterator[None]:
     """Converts the client's many errors to ConnectionError and FileNotFoundError, each with one sentence."""
-    from huggingface_hub import errors
-
     noun = {"model": "model", "dataset": "data set"}[repo.kind]
     try:
         yield
@@ -238,8 +230,6 @@ def push_folder(
     Raises:
         InputError: the name or the token cannot be used, or the Hub cannot be reached.
     """
-    from huggingface_hub import errors
-
     repo = repo.strip()
     if token is None:
         token = huggingface_hub.get_token() or ""
@@ -318,8 +308,6 @@ def check_reachable() -> None:
 @cache
 def _confine_redirects() -> None:
     """Gives huggingface_hub a client that does not follow redirects into the network of this machine."""
-    import httpx2
-
     # The hooks of the library are kept. They are called for every request and every redirect.
     hooks = {"request": [*huggingface_hub.get_session().event_hooks["request"], _refuse_inside]}
     # The library limits the time of each request itself.

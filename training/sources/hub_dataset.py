@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+from huggingface_hub import errors
 
 from training.errors import InputError, first_line
 from training.names import is_repo_id
@@ -328,7 +329,6 @@ def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bo
 def _explained(repo_id: str) -> Iterator[None]:
     """Converts the library's many errors to `InputError`, with one sentence each."""
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
-    from huggingface_hub import errors
     from pyarrow import ArrowException
 
     what = f"data set {repo_id}"

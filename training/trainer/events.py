@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from tqdm.auto import tqdm
 
 from training.atomic import write_text
 from training.errors import InputError, import_optional
@@ -193,10 +194,6 @@ def in_words(event: Mapping[str, Any]) -> str:
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
     """Yields a callback that calls ``on_event``, and prints events if the ``progress`` of `train` says so."""
-    # Bars and trackers are imported by the runs that use them: they are slow to import, or
-    # optional.
-    from tqdm.auto import tqdm
-
     is_printed = progress
     if progress is None:
         is_printed = on_event is None

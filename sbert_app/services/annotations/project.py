@@ -184,6 +184,7 @@ class Project:
         rater = check_name(rater, "a rater")
         self._check(pair, score)
         with self._locked():
+            # The keys are the raters, also those who have undone all their judgements.
             raters = self._steps()
             if rater not in raters and len(raters) >= MOST_RATERS:
                 raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")
@@ -228,6 +229,7 @@ class Project:
         """The scores that the raters have agreed on, by pair."""
         agreed: dict[int, int] = {}
         for line in self._lines(AGREED, _Agreed):
+            # The agreement on the pair was withdrawn (`agree`).
             if line.score is None:
                 agreed.pop(line.pair, None)
             elif line.pair < len(self.pairs):

@@ -308,13 +308,14 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
 
 
 def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str, Decision]:
-    """Average precision and F1 for a yes/no project, on all judged pairs, and on the random pairs from ten on.
+    """Average precision and F1 for a yes/no project, on all judged pairs and on the random ones.
 
-    InputError as `_scored`.
+    There are no figures of the random pairs if fewer than ten are judged, or all have the same
+    answer. InputError as `_scored`.
     """
     scores, gold, keys, is_random = _scored(project, models, model)
     parts = {"all judged pairs": np.full(len(gold), True)}
-    # There must be both answers among the random pairs too.
+    # `_scored` requires both answers only among all judged pairs, not among the random ones.
     if is_random.sum() >= FEWEST_JUDGED and np.ptp(gold[is_random]):
         parts["drawn at random"] = is_random
     decisions = {}

@@ -49,6 +49,7 @@ def says_yes_or_no(reading: TableReading) -> bool:
     target = reading.target
     if target is None or len(reading.sentences) != 2:
         return False
+    # Without cells such as "?" and "unsure".
     words = Cells.of(reading.rows[target]).texts - UNSURE
     # `side_of` is True for a word such as yes, False for its opposite, and None for any other word.
     if set(map(side_of, words)) == {True, False}:
@@ -87,7 +88,7 @@ def choose_pairs(
 
     Raises InputError if the data or a model cannot be used, or there are fewer than three pairs.
     """
-    # It imports torch, which takes seconds.
+    # Imported here because it imports torch, which takes seconds.
     from training.models.encoder import Encoder
 
     request.check()
@@ -131,14 +132,14 @@ def pick(
     third = count // 3
     # The random pairs have the remainder of the division too.
     sample = random.permutation(len(first))[: count - 2 * third]
-    # The reason of each row.
+    # The reason of each row that is selected.
     reasons = dict.fromkeys(sample.tolist(), RANDOM)
     differences = np.abs(scipy.stats.rankdata(first) - scipy.stats.rankdata(second))
     orders = {
         DISAGREE: np.argsort(-differences, kind="stable"),
         THRESHOLD: np.argsort(np.abs(first - threshold), kind="stable"),
     }
-    # A pair that was selected has the first of its reasons.
+    # A row that was already selected is left out of the later thirds, and keeps its reason.
     for reason, order in orders.items():
         rest = [row for row in order.tolist() if row not in reasons]
         reasons |= dict.fromkeys(rest[:third], reason)

@@ -103,7 +103,7 @@ class RayCluster:
         return ray
 
     def take(self, kind: type) -> Any:
-        """An actor for a run: an idle one, or a new one, which waits for free resources."""
+        """An actor of the class ``kind`` for a run: an idle one, or a new one, which waits for free resources."""
         with suppress(IndexError):
             return self.idle.pop()
         amounts = self.resources()

@@ -83,7 +83,7 @@ class Watch:
     def stage(self, description: str) -> Watch:
         """Starts a stage, and returns a watch whose reports without a description have the stage's.
 
-        A download in between may have reported a description of its own.
+        So the description of the stage comes back after a download, which reports its own.
         """
 
         def report(done: float, text: str | None = None, total: float = 1.0, /) -> None:

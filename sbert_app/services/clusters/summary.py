@@ -283,13 +283,14 @@ def find_topics(
     if len(points) < FEWEST:
         whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})
         return whole, whole
+    # FINE and COARSE are the fewest and the most regions.
     count = int(np.clip(len(points) // SENTENCES, *FINE))
     labels = k_means(points, count, watch)
     # Clusters of k-means may be empty, so the others are numbered again, without gaps. ``fine`` has
     # the new number of each point's cluster.
     _, fine = np.unique(labels, return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
-    # Ward's method needs two regions. Equal points make only one, which is fine and coarse.
+    # Ward's method needs two regions. If all points are equal, there is only one, on both levels.
     coarse: np.ndarray = fine
     if len(centres) > 1:
         coarse_count = min(int(np.clip(count // 3, *COARSE)), len(centres))

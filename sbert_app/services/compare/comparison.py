@@ -186,7 +186,7 @@ def compare(
         scores = cross_encoder.predict([(a, b)], report=cross_report)
         cross_score = float(check_finite(cross_encoder, scores, [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - cross_started) * 1000
-        # The score means nothing if most words of a sentence are unknown.
+        # If most words of a sentence are unknown, the model is blind: its score means nothing.
         for side in (reading.a, reading.b):
             cross_is_blind |= _is_most_of(_unknown_words(side, cross_encoder), side)
     advice = ""
@@ -218,7 +218,7 @@ def compare(
 
 
 def _with_unknown(side: Side, encoder: VectorModel) -> Side:
-    """Returns the sentence with the words that the model does not know."""
+    """Fills in which words of a sentence the model does not know (``Side.unknown``)."""
     unknown = _unknown_words(side, encoder)
     return replace(
         side, unknown=tuple(dict.fromkeys(unknown)), is_unknown=_is_most_of(unknown, side)

@@ -61,8 +61,8 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
     from training.models.maxsim import LateInteraction
     from training.models.st_models import SparseEncoder
 
-    # Opened without the settings, which `with_settings` adds below. `get` would refuse prompts by
-    # role, such as a bi-encoder may have, and the answer for a bi-encoder is None, not an error.
+    # Opened without the settings of the name, which `with_settings` adds below. The name of a
+    # bi-encoder may have prompts by role, which `get` would refuse with an error in place of None.
     model = models.get(name.weights, Model)
     if isinstance(model, LateInteraction):
         return _score_late_interaction(model.with_settings(name), name, a, b)

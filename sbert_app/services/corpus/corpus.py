@@ -171,7 +171,7 @@ class Corpus:
         """The distinct sentences of all columns, row by row, each with the role of its first occurrence."""
         if len(data.columns) == 1:
             sentences = data.columns[0]
-            notes = (*data.notes, *_cut(len(sentences), most))
+            notes = (*data.notes, *_cut_notes(len(sentences), most))
             return cls(data.name, sentences[:most], notes=notes)
         roles = ROLES[len(data.columns)]
         positions: dict[str, int] = {}
@@ -192,7 +192,7 @@ class Corpus:
             is_inside = (rows < most).all(axis=1)
             scores = np.asarray(data.scores, dtype=np.float32)
             gold = GoldPairs(rows[is_inside], scores[is_inside])
-        notes = (*data.notes, *_cut(len(positions), most))
+        notes = (*data.notes, *_cut_notes(len(positions), most))
         return cls(data.name, list(positions)[:most], {"role": first_role[:most]}, gold, notes)
 
 
@@ -232,9 +232,10 @@ def _from_rows(
     notes = table.remarks
     empty = num_rows - len(sentences)
     if len(sentences) >= most:
-        # The rest of the file may be unread, so the number of its rows is an estimate, which may be
-        # below the number of rows read. `_cut` returns no note if the file has just ``most`` rows.
-        notes += _cut(max(table.row_estimate, len(sentences)), most)
+        # The rest of the file may be unread. The estimated number of rows stands for the number of
+        # sentences, but may be below the number that was read. `_cut_notes` returns no note if there
+        # are just ``most`` sentences.
+        notes += _cut_notes(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):
         vectors = unit_vectors(_stacked(arrow_vectors), table.path.name)
@@ -263,7 +264,7 @@ def sentence_of(cell: Any) -> str:
     return " ".join((as_text(cell) or "").split())
 
 
-def _cut(count: int, most: int) -> tuple[str, ...]:
+def _cut_notes(count: int, most: int) -> tuple[str, ...]:
     """A note if there are more sentences than a corpus holds."""
     if count <= most:
         return ()
@@ -303,7 +304,7 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
     InputError, which names the file ``name``, if the array has another shape or a vector without
     direction.
     """
-    # The file may hold something else than an array.
+    # The file may hold something other than an array.
     is_array = isinstance(array, np.ndarray) and array.ndim == 2 and array.size > 0
     # Floats, signed and unsigned integers.
     if not is_array or array.dtype.kind not in "fiu":

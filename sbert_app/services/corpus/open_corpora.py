@@ -65,12 +65,14 @@ class EmbeddingCache:
         # A memory map counts as 0, as the operating system reclaims its pages.
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(
             MAX_BYTES,
-            lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes,
+            lambda embedded: (
+                0 if isinstance(embedded.vectors, np.memmap) else embedded.vectors.nbytes
+            ),
         )
-        # By the key of the vectors, which only one thread encodes at a time.
+        # A lock for each key of vectors, so that only one thread at a time encodes them.
         self._locks: dict[str, threading.Lock] = {}
-        # The keys of data sets and of the example, whose content stays the same. These corpora may
-        # have been evicted.
+        # The keys of opened data sets and of the example, by name. They can be stored, as the content
+        # stays the same. These corpora may have been evicted.
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:

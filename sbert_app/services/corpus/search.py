@@ -164,6 +164,7 @@ def search(
 def _rerank(
     result: SearchResult, candidates: list[Hit], k: int, cross_encoder: PairModel
 ) -> SearchResult:
+    """Adds the k best candidates by the cross-encoder to the result."""
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3
@@ -249,6 +250,7 @@ def similar_pairs(
     distinct = np.arange(len(embedded))
     if hide_same:
         distinct = first_of_each_text(embedded.corpus.sentences)
+    # Of these, the rows of sentences with known tokens (`comparable`).
     rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
     # If all are compared, the vectors are not copied.
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
@@ -303,9 +305,9 @@ class Nearest:
 def nearest_in(
     embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED
 ) -> Nearest:
-    """Finds the nearest sentence in another corpus under the same model, or reads the result from the cache.
+    """Finds for each sentence the nearest one in another corpus under the same model, or reads them from the cache.
 
-    The cosine is −1 if one of the sentences has no known token. Raises InputError if the vectors
+    The cosine is −1 if one of the two sentences has no known token. Raises InputError if the vectors
     have different dimensions.
     """
     if embedded.vectors.shape[1] != other.vectors.shape[1]:

@@ -91,8 +91,8 @@ class Ablation:
 
 def _objective_variants() -> dict[str, Variant]:
     """A variant for each objective. Objectives that learn from scores come first, objectives with a teacher last."""
-    # By what an objective learns from. None is for objectives that compare the sentences of a row
-    # with each other.
+    # What objectives learn from (``target``). It is None for objectives that only compare the
+    # sentences of a row with each other.
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
     objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
@@ -162,8 +162,8 @@ class PrecomputedTable:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` with which a sweep repeats these runs, without base and steps."""
-        # Compared with the ablation's own settings. The first run stands for all, as only fields
-        # that do not vary are compared.
+        # The ablation's own settings, with which the settings of the table are compared. The first
+        # run stands for all, as only fields that do not vary are compared.
         usual = ABLATIONS[self.ablation].config(self.runs[0].variant, seed=0)
         changes = {}
         for name in ("batch_size", "learning_rate"):

@@ -124,7 +124,7 @@ def start(
     total or for this visitor.
     """
     data, folds = split(path, k)
-    # Made for its default base, and for its InputError: a wrong setting is reported before anything
+    # This config gives the default base, and raises InputError for a wrong setting before anything
     # is written.
     base = RunConfig(objective="regression", **changes).base
     overlap = overlap_with(ModelName.parse(base), data, experiments.store.home)

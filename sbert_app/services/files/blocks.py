@@ -114,7 +114,7 @@ def read_blocks(
     block has the error. The rows of a block have to be used before the next block, unless
     ``collect=list`` reads them at once.
     """
-    # It takes time to import, and the command line imports this module.
+    # pyarrow takes time to import, and the command line imports this module.
     import pyarrow as pa
 
     try:
@@ -180,13 +180,13 @@ def find_files(source: str) -> list[str]:
     The files of a folder are the tables in it and its subfolders, except names that begin with . or
     _. InputError if there is none.
     """
-    files, name, is_local = filesystem(source)
+    file_system, name, is_local = filesystem(source)
     try:
-        if files.isdir(name):
-            paths = [path for path in files.find(name) if path.lower().endswith(SUFFIXES)]
+        if file_system.isdir(name):
+            paths = [path for path in file_system.find(name) if path.lower().endswith(SUFFIXES)]
             hidden = {path for path in paths if re.search(r"/[._]", path.removeprefix(name))}
         else:
-            paths = [path for path in files.glob(name) if not files.isdir(path)]
+            paths = [path for path in file_system.glob(name) if not file_system.isdir(path)]
             # In a glob only the names of the files count, and a file that is named itself may begin
             # with . or _.
             hidden = {path for path in paths if path != name and re.search(r"/[._][^/]*$", path)}
@@ -195,7 +195,7 @@ def find_files(source: str) -> list[str]:
     paths = sorted(set(paths) - hidden)
     if not is_local:
         # The file system names its files without their protocol, such as s3://.
-        paths = sorted(map(files.unstrip_protocol, paths))
+        paths = sorted(map(file_system.unstrip_protocol, paths))
     if not paths:
         raise InputError(
             f"{source} names no file; it takes a path, a folder or a glob of {', '.join(SUFFIXES)}"
@@ -206,14 +206,14 @@ def find_files(source: str) -> list[str]:
 @contextmanager
 def _local_copy(file: str) -> Iterator[Path]:
     """Yields the path of a file on this machine. A remote file is downloaded, and removed afterwards."""
-    files, name, is_local = filesystem(file)
+    file_system, name, is_local = filesystem(file)
     if is_local:
         yield Path(name)
         return
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
         path = Path(folder) / name.rpartition("/")[2]
         try:
-            files.get_file(name, str(path))
+            file_system.get_file(name, str(path))
         except OSError as error:
             raise InputError(f"{file} cannot be read: {first_line(error)}") from error
         yield path
@@ -227,7 +227,7 @@ def filesystem(url: str) -> tuple[Any, str, bool]:
     import fsspec
 
     try:
-        files, name = fsspec.core.url_to_fs(url)
+        file_system, name = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise InputError(f"{url} cannot be opened: {first_line(error)}") from error
-    return files, name, "file" in files.protocol
+    return file_system, name, "file" in file_system.protocol

@@ -131,7 +131,10 @@ def language_of(texts: list[str], model: Model) -> str:
 
 
 def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[int]]:
-    """The positions of rows that contradict or repeat another row, or have the same sentence twice, by fault."""
+    """The positions of rows that contradict or repeat another row, or have the same sentence twice, by fault.
+
+    ``rows`` are the `folded_rows` of the data, in which equal texts are equal.
+    """
     # The sentences of a triplet, and the premise and the hypothesis of a pair with a label of
     # inference, cannot change places.
     is_ordered = data.kind == TRIPLETS or data.label_names == NLI_LABELS

@@ -58,7 +58,7 @@ FAULT = "this failed because of a fault in the app; its log has the details"
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """A file to score, and the models. By default the pooling is the model's own, without a cross-encoder."""
+    """A file to score, and the models. By default the model pools as it was trained, and the score is its cosine."""
 
     source: Path | OpenedTable
     columns: PairColumns | Sequence[str] | None
@@ -129,7 +129,9 @@ class ScoreJobs:
         self._check_room = check_room
         self._records = DocumentStore(temp_folder / "scored", ScoreJob, "/job.json", "scored file")
         self._tasks = TaskRunner()
+        # A job holds one of these places while its file is scored.
         self._places = threading.Semaphore(AT_ONCE)
+        # The number of jobs that each visitor has at work.
         self._of_visitors = Quota(MOST_OF_ONE)
         # Held while a job starts, as a job whose record is saved but whose task has not started
         # yet would count as interrupted (`get`).
@@ -188,7 +190,7 @@ class ScoreJobs:
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
-        # The record that was copied has the id and the time of the other job.
+        # The record that was copied has the id and the time of the job in ``scored``.
         self._records.put(job.id, self._record(job.id).but(id=job.id, created=job.created))
         return self._record(job.id)
 
@@ -218,7 +220,7 @@ class ScoreJobs:
                 cross_encoder=request.cross_encoder,
             )
             self._records.put(job.id, queued)
-            # `_work` gives it back.
+            # `_work` gives this use back when the job has ended.
             self._of_visitors.add(visitor)
             self._tasks.start(job.id, "Waiting", partial(self._work, queued, request, visitor))
         return queued
@@ -265,8 +267,8 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Yields the progress while the job is at work, and then the summary.
 
-        Closing this iterator does not stop the job. InputError if the job does not exist or has
-        failed. StoppedError if it was stopped before the first row.
+        Closing this iterator does not stop the job. InputError if the job does not exist, has failed
+        or was interrupted. StoppedError if it was stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
@@ -288,13 +290,13 @@ class ScoreJobs:
     def apply_threshold(
         self, job_id: str, threshold: float, watch: Watch = UNWATCHED
     ) -> MatchSummary:
-        """Writes the matching rows of a scored file as CSV and Parquet, its groups, and the file without duplicates.
+        """Writes a scored file with a column ``match``, its groups of duplicates, and the file without duplicates.
 
         InputError if the job does not exist or is not scored, or the files do not fit.
         """
         job = self.get(job_id)
         summary = job.summary
-        # The scored files by their endings: Parquet, and the format of the input if it has one.
+        # The scored files by their endings: .parquet, and another one if it was requested.
         paths = map(Path, summary.outputs if summary else ())
         scored = {path.suffix: path for path in paths}
         if summary is None or ".parquet" not in scored:

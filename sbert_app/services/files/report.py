@@ -116,11 +116,14 @@ class ReportBuilder:
 
     def __init__(self, folder: Path, capacity: int = SAMPLE) -> None:
         self._edges = np.linspace(-1, 1, BINS + 1)
+        # The number of cosines in each bin of the histogram, and the sum of all cosines.
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
         # (capacity, columns), with the columns ROW to SECOND. The system allocates memory only for
         # the rows that are used.
         self._sample = np.empty((capacity, 7))
+        # The number of rows with a gold score or a score of the cross-encoder, from which the sample
+        # is drawn.
         self._count = 0
         self._random = np.random.default_rng(0)
         self._texts = tempfile.TemporaryFile("w+b", dir=folder)  # noqa: SIM115 - closed by __exit__

@@ -105,7 +105,8 @@ def score_file(
         reading = table.reading.with_columns(requested)
     gold = _read_gold(table, reading, scale, labels, raters) if reading else _Gold(column=None)
     if not isinstance(columns, PairColumns):
-        # Only a block has no reading, and a block has `PairColumns`: ``reading`` is set here.
+        # Only a block has no reading, and a block has `PairColumns`. So ``reading`` is set here, and
+        # the alternative is only for the type checker.
         columns = (reading or table.reading).pair()
     # The type of each new column.
     added = {"cosine": "float"}
@@ -140,7 +141,7 @@ def score_file(
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
     summary.outputs = list(map(str, outputs))
-    # The cells with an apostrophe. Each text file has counted the same ones.
+    # The number of cells that got an apostrophe. Each text file has counted the same ones.
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
         rows = f"The {summary.rows:,} rows before are scored in {', '.join(summary.outputs)}."
@@ -174,7 +175,7 @@ def _read_gold(
         return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
     columns = join_names(reading.pair().names)
     data = Dataset.from_table(table, columns, scale=scale, labels=labels, raters=raters)
-    # Other notes of the data set are not about the judgements of several people.
+    # Only these notes are about the judgements of several people.
     notes = tuple(f"{note}." for note in data.notes if "raters" in note)
     if data.scores is not None:
         # `Dataset` has rescaled the scores, so that their scale is certain. They become texts, as
@@ -187,7 +188,7 @@ def _read_gold(
 
 
 class _Scoring:
-    """The state of one file that is being scored."""
+    """The state of one file that is being scored. ``gold_by_row`` is `_Gold.by_row`."""
 
     def __init__(
         self,
@@ -204,7 +205,7 @@ class _Scoring:
         self.writers = writers
         self.watch = watch
         self.gold_by_row = gold_by_row
-        # A number of rows, which `run` multiplies by a factor.
+        # The number of rows of the next chunk: a float, as `run` multiplies it by a factor.
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
@@ -379,6 +380,7 @@ class PairScorer:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
         self.keep_unknown = keep_unknown
+        # The number of sentences that were encoded, without those found in the cache.
         self.encoded = 0
         # The number after the vector is the state of the sentence: 0, CUT or UNKNOWN.
         self._cache = RecentEmbeddings(encoder.dimension + 1)

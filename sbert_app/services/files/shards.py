@@ -353,7 +353,7 @@ class RayEngine:
         """Computes the blocks. InputError if Ray is not installed, or the cluster at the address is missing or ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
-        # It takes seconds to import, and may not be installed.
+        # Ray Data takes seconds to import, and may not be installed.
         import ray.data
 
         # Errors are also raised, so the log need not have them.

@@ -121,7 +121,7 @@ class DelimitedWriter(Writer):
         self._delimiter = layout.delimiter
         self._decimal = layout.decimal
         self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
-        # The columns of scores of an input that `ParquetWriter` has written.
+        # The columns that `ParquetWriter` has marked as scores, if it has written the input.
         self._rounded: set[str] = set()
         for field in self._fields:
             if DIGITS.items() <= (field.metadata or {}).items():
@@ -181,6 +181,7 @@ class ParquetWriter(Writer):
 
         new = []
         for name, kind in self._added.items():
+            # An integer is the number of dimensions of vectors.
             if isinstance(kind, int):
                 arrow_type = pa.list_(pa.float32(), kind)
             else:
@@ -410,6 +411,7 @@ def _array(values: Column, kind: Any) -> Any:
 
     if isinstance(values, np.ndarray) and values.ndim == 2:
         flat = pa.array(np.ascontiguousarray(values, dtype=np.float32).reshape(-1))
+        # All numbers of a missing vector are NaN.
         mask = pa.array(np.isnan(values[:, 0]))
         return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=mask)
     if isinstance(values, np.ndarray):

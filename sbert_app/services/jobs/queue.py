@@ -114,9 +114,9 @@ class RunQueue:
         The arguments are as in `start`. Several runs at once are ``grouped``, which is the default.
         """
         # These runs were queued by the visitor; some of them have started since, or were stopped.
-        started = self._started_by.pop((visitor, grouped), [])
+        run_ids = self._started_by.pop((visitor, grouped), [])
         most = MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE
-        queued = [run_id for run_id in started if self.store.state(run_id) == State.QUEUED]
+        queued = [run_id for run_id in run_ids if self.store.state(run_id) == State.QUEUED]
         # Visitors without queued runs are forgotten.
         if queued:
             self._started_by[visitor, grouped] = queued
@@ -155,7 +155,7 @@ class RunQueue:
         """Takes over all queued runs, and starts workers for them."""
         # What an interrupted deletion left behind is removed first.
         self.store.sweep()
-        # Also the runs that another queue had assigned to Ray or to this machine.
+        # All queued runs, including those that another queue has assigned to Ray or to this machine.
         waiting = self.store.ids(State.QUEUED)
         for run_id in waiting:
             # The run may have been deleted in the meantime.
@@ -170,12 +170,13 @@ class RunQueue:
             return
         slots = ["ray"] if self.ray else range(len(devices()))
         for slot in slots:
-            last, process = self._started.get(slot, (-math.inf, None))
+            last_start, process = self._started.get(slot, (-math.inf, None))
             # A child process that has ended remains a zombie until its exit code is read, by
             # `poll`.
             if process is not None:
                 process.poll()
-            if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):
+            is_recent = time.monotonic() - last_start <= RELAUNCH_SECONDS
+            if not is_recent and not has_worker(self.store.home, slot):
                 self._started[slot] = (time.monotonic(), self._launch(slot))
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:

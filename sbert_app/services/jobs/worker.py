@@ -95,7 +95,7 @@ class Worker:
             with lock:
                 self.jobs.reconcile()
                 self._work_until_idle()
-            # A run that was queued after the last search, and before the lock was released.
+            # Otherwise a run was queued after the last search, and before the lock was released.
             if self._next_run(submitted=()) is None:
                 return
 
@@ -131,6 +131,7 @@ class Worker:
     def _next_run(self, submitted: Collection[str]) -> str | None:
         """The run that has waited for the longest and is not submitted yet; None if there is none."""
         for run_id in self.jobs.queued():
+            # A run that could not start rests before it is tried again.
             is_rested = time.monotonic() - self._tried.get(run_id, -math.inf) > RETRY_SECONDS
             if is_rested and run_id not in submitted:
                 return run_id
@@ -254,6 +255,7 @@ def _prepare_process(slot: int | None) -> None:
             f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0"
         )
     device = all_devices[slot]
+    # The only device of a machine without a GPU is "".
     if device:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 

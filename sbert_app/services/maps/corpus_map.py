@@ -72,6 +72,7 @@ def compute_map(
     mapped.
     """
     settings.check()
+    # A space for each model: the corpus with its vectors under the model.
     embedded = []
     for model in models:
         encoding = watch.stage(f"Encoding with {model.name}")
@@ -88,7 +89,7 @@ def compute_map(
     samples = [sample_of(space, embeddings.limits.map_points) for space in embedded]
     by_umap = len(samples[0].rows)
     spaces = [sample.embedded for sample in samples]
-    # `project` stores the maps of what UMAP places under this key.
+    # Under this key, `project` stores the maps of the sentences that UMAP places.
     key = map_key(settings, *spaces)
     has_others = by_umap < len(embedded[0])
     if has_others:

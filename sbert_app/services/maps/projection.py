@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from tqdm.auto import tqdm
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -112,6 +113,7 @@ def project(
 ) -> list[np.ndarray]:
     """The map of a corpus under one model, or its aligned maps under two, drawn or from the cache.
 
+    ``embedded`` has a space for each model: the sentences with their vectors under the model.
     Returns float32 (N, dimensions) for each. Raises InputError if a setting is out of range, the
     corpus has too few distinct sentences, a model gives all of them the same vector, or two corpora
     have different sentences.
@@ -304,8 +306,6 @@ class UmapProcess:
 
 def _serve(connection: Connection, code: Path, niceness: int) -> None:
     """The main function of the process. Sends True, and for each list of jobs percentages, followed by the maps."""
-    from tqdm.auto import tqdm
-
     # Ctrl-C in the terminal reaches this process, too. The app stops the work through `Watch`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if niceness and sys.platform != "win32":
@@ -367,8 +367,8 @@ def _layouts(
             learning_rate = SECOND_LEARNING_RATE
             start = maps[0]
         elif 4 * settings.dimensions < len(vectors) <= MAX_SPECTRAL:
-            # umap-learn requests 2 · dimensions + 3 Lanczos vectors, at most 4 · dimensions. SciPy's
-            # eigsh raises an error if there are fewer vectors than it requests.
+            # umap-learn requests 2 · dimensions + 3 Lanczos vectors, which is at most 4 · dimensions,
+            # as a map has two or more. SciPy's eigsh raises an error if the map has fewer sentences.
             start = "spectral"
         mapper = umap.UMAP(
             n_neighbors=rows.shape[1],

@@ -193,7 +193,7 @@ class ModelCache:
                 continue
             key = self.canonical(name).weights
             # Another thread may be downloading the model, as the app does when it starts in an
-            # empty home folder. Its progress is reported here, too.
+            # empty home folder. The progress of that download is reported here, too.
             lock = self._locks.setdefault(key, threading.Lock())
             while lock.locked():
                 watch.check()
@@ -225,7 +225,8 @@ class ModelCache:
         if not self.is_here(model):
             return None
         try:
-            # The other settings do not change the pooling, and `get` refuses prompts by role.
+            # The other settings are left out: they do not change the pooling, and `get` refuses
+            # prompts by role.
             return self.get(model.weights.with_pooling(model.pooling), VectorModel).pooling
         except InputError:
             return None

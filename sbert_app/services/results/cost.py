@@ -199,7 +199,7 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     The vectors (N, D) are repeated up to that number, as the time of an exact search does not
     depend on their values.
     """
-    # It takes time to load.
+    # FAISS takes time to load.
     import faiss
 
     dimension = vectors.shape[1]

@@ -243,7 +243,7 @@ def decide_results(
     """The decisions on pairs that have been scored already.
 
     ``overlaps`` has the pairs that models were trained on, by the labels of the models. These pairs
-    are left out, unless the others are too few. Raises InputError as `decide_models`.
+    are left out, unless the others are of one kind. Raises InputError as `decide_models`.
     """
     matches, meaning = match_labels(data, match_from)
     overlaps = overlaps or {}

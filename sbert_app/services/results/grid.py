@@ -333,7 +333,8 @@ def _files(model: ModelName, home: Path) -> list[str]:
 def _stat(path: Path) -> list[str]:
     """The names, sizes and modification times of a folder's files, or of a file and the files that belong to it.
 
-    Files with the same stem belong together, such as vectors.npy and vectors.words.txt.
+    The files in the same folder whose names begin with its stem belong to it, such as
+    vectors.words.txt to vectors.npy.
     """
     stats = []
     try:
@@ -370,7 +371,7 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
         if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
             # An upload may have been deleted.
             with suppress(UserFacingError):
-                # Before the data of the later runs.
+                # The data of the earliest run comes first.
                 datasets[:0] = [training_data(*part, config.seed, home) for part in config.parts]
         model = ModelName.parse(config.base)
     if model.name in CROSS_ENCODERS:

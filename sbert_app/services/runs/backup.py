@@ -71,6 +71,7 @@ def back_up(home: Path, target: Path) -> Saved:
             name = file.relative_to(home).as_posix()
             entry = home_entry(name)
             is_work = entry is not None and entry.is_work
+            # Only the process that works on a run needs these files, or it may replace them now.
             is_of_process = file.name in NOT_SAVED or name.startswith(tuple(changing))
             if is_of_process or not is_work:
                 continue

@@ -243,9 +243,10 @@ def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
 def _transformed(
     name: DataName, part: Part, seed: int, home: Path, held_out: bool = False
 ) -> tuple[str, Dataset | None]:
-    """The form of a set, and its rows for the objective without held-out ones.
+    """The form of a set, and its rows in the form of the objective; None if the set is on the Hub.
 
-    Raises InputError if the objective cannot learn from rows of this form.
+    With ``held_out``, the rows that are held out for the evaluation are left out. Raises InputError
+    if the objective cannot learn from rows of this form.
     """
     form, data = _open(name, home, "train")
     part.facts.rows.check(str(name), form, part.facts.name)

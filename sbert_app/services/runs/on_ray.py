@@ -215,7 +215,7 @@ def _submit(
                         _note(run.folder, "ended before there was room for it")
                         step = store.get(run.id).progress.step
                         path = str(run.folder / "model") if run.has_model else None
-                        # Without the file ``stop``, the lease makes it interrupted.
+                        # Without the file ``stop``, `RunLease.end` makes the run interrupted.
                         return RunResult(run.id, State.STOPPED, step, seconds=0.0, path=path)
                 changes, result = ray.get(answer)
                 has_begun = True
@@ -234,7 +234,7 @@ def _submit(
             # An actor that has not sent a result must not go on with the run.
             if result is None:
                 ray.kill(actor)
-    # A finished run has removed its checkpoint on the node, which is not among the changes.
+    # A finished run has removed its checkpoint on the node. The changes do not include removals.
     if result.status == State.FINISHED:
         shutil.rmtree(run.folder / "checkpoint", ignore_errors=True)
     if result.path is None:

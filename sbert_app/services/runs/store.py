@@ -162,7 +162,7 @@ class RunStore:
             # Deleted runs are dropped.
             self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
             # File systems round the modification time, so a run that is created right after this
-            # reading may not change it. The list is kept only if the last change is older.
+            # reading may not change it. The list is kept only if the last change is a second old.
             is_settled = time.time() - changed > 1
             self._order = (changed if is_settled else None, ids)
         return ids
@@ -253,7 +253,7 @@ class RunStore:
 
         The run is queued for any worker, or else stopped, so that the caller can execute it. Raises
         InputError if the disk is full or the home folder is not writable, and for a config with
-        Python objects of another process.
+        Python objects, which only the program that made the config has.
         """
         check_queueable(config)
         # A run that is named by its title is stored by its id, as another run may be given the same
@@ -338,7 +338,8 @@ class RunStore:
         Raises RunBusyError if another worker has it.
         """
         folder = self._run_folder(run_id)
-        # Not the file ``lock``, which `lease` locks when the run is executed inside the block.
+        # The lock is the file ``worker``, as `lease` takes the file ``lock`` when the run is executed
+        # inside the block.
         message = f"run {run_id} is taken by another worker"
         with self._lock(folder, message, timeout=0, name="worker"):
             yield
@@ -429,7 +430,7 @@ class RunStore:
         Raises RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds.
         """
         try:
-            # Another thread than the one that took the lock may release it.
+            # A thread other than the one that took the lock may release it.
             file_lock = FileLock(folder / name, thread_local=False)
             lock = file_lock.acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
