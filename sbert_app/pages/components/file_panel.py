@@ -79,7 +79,7 @@ ENCODINGS = [("detected", DETECTED), *sorted((words, name) for name, words in SP
 # searched for it.
 LONGEST_QUOTATION = 160
 MOST_SEARCHED_CELLS = 100_000
-# The numbers of the panels that have been sent; see `_marked_as_read`.
+# The numbers of the panels that have been sent; see `_versioned`.
 _versions = count()
 
 
@@ -303,7 +303,7 @@ class FilePanel:
             is_doubtful = bool(encoding) or isinstance(error, UnknownEncodingError)
             return {
                 **self.of(None),
-                self.table: _marked_as_read(error_message(error)),
+                self.table: _versioned(error_message(error)),
                 self.encoding: gr.update(value=encoding, visible=is_doubtful),
             }
         doubtful = [table for table in tables if not table.is_plain]
@@ -332,7 +332,7 @@ class FilePanel:
         """
         if table is None:
             return {
-                self.table: _marked_as_read(""),
+                self.table: _versioned(""),
                 self.encoding: gr.update(value=DETECTED, visible=False),
                 self.read_as: gr.update(value="", visible=False),
                 self.sheet: gr.update(value=None, visible=False),
@@ -347,7 +347,8 @@ class FilePanel:
                 choices=sheets, value=table.sheet or None, visible=len(sheets) > 1
             ),
             **self._of_columns(table, columns, encoding, read_as, is_open, remark),
-            # Not shown for the example, with which the page opens: the page would jump.
+            # A page opens with its example and without this field, which stays hidden, so that
+            # nothing jumps.
             self.read_as: gr.update(
                 value=read_as, visible=_has_target(columns) and self._is_upload(table)
             ),
@@ -412,7 +413,7 @@ class FilePanel:
             self.services.access.check_data(file.path)
             table = open_upload(file.path, file.encoding, file.sheet)
         except UserFacingError as error:
-            return {**self.of(None), self.table: _marked_as_read(error_message(error))}
+            return {**self.of(None), self.table: _versioned(error_message(error))}
         update = self.of(table, file.columns, file.encoding, file.read_as)
         return {self.upload: file.path, **update}
 
@@ -491,7 +492,7 @@ class FilePanel:
             if self.page == "train" or not doubt.is_possible_only:
                 candidates = [(name, reading.examples(name)) for name in doubt.candidates]
                 questions.append((doubt.question, candidates))
-        return _marked_as_read(
+        return _versioned(
             render(
                 "components/templates/file_panel.html",
                 problem=problem,
@@ -539,7 +540,7 @@ def _has_target(columns: Chosen) -> bool:
     return columns[-1] not in ("", NO_JUDGEMENT)
 
 
-def _marked_as_read(html: Markup | str) -> Markup:
+def _versioned(html: Markup | str) -> Markup:
     """Returns the panel with a new number, which tells the script of the panel that the file has been read."""
     return macro("versioned")(html, next(_versions))
 
