@@ -39,7 +39,8 @@ def hide_password() -> None:
         return
     arguments, auth = without_option(sys.orig_argv, "--auth")
     if auth is not None:
-        # ``--auth=`` has an empty value, and leaves the file in force.
+        # The value of ``--auth=`` is empty. Then the file with the password, if there is one, stays
+        # in force.
         if auth:
             # `Settings.gather` would prefer the file, as the password no longer comes from an option.
             arguments, _ = without_option(arguments, "--auth-file")

@@ -51,10 +51,10 @@ def ablate(
 
     Prints mean ± sd and 95% intervals beside the paper's figures.
     """
-    place = options.prepare(home, offline)
-    sweeps = Experiments(RunQueue(RunStore(place)))
+    home_path = options.prepare(home, offline)
+    sweeps = Experiments(RunQueue(RunStore(home_path)))
     with clean_stdout():
-        cluster = options.cluster_of(place, engine, address)
+        cluster = options.cluster_of(home_path, engine, address)
         if resume:
             sweep_id = resume
         elif preset is None:
@@ -97,8 +97,8 @@ def run_experiment(
 ) -> Experiment:
     """Executes the remaining runs of an experiment, and shows the progress of each.
 
-    A signal to end raises StoppedError, which says how ``command`` resumes them. A run that is
-    training writes its checkpoint first; a run that is still loading its model does not.
+    A signal to end raises StoppedError, which says how ``command`` resumes the experiment. A run
+    that is training writes its checkpoint first; a run that is still loading its model does not.
     """
     execute = executor(cluster)
     store = experiments.store

@@ -43,16 +43,16 @@ def models(
 
     They are built in, in the home folder, or of runs. Any model of the Hub can be named, too.
     """
-    place = options.prepare(home, offline)
+    home_path = options.prepare(home, offline)
     if name is not None:
-        _show_model(name, place, as_json)
+        _show_model(name, home_path, as_json)
         return
-    cache = ModelCache(place)
+    cache = ModelCache(home_path)
     kinds = dict.fromkeys(ENCODERS, "bi-encoder")
     kinds |= dict.fromkeys(CROSS_ENCODERS, "cross-encoder")
     kinds |= dict.fromkeys([*BASELINES, BM25], "baseline")
     kinds |= dict.fromkeys(WORD_ENCODERS, "random weights")
-    models_folder = place / "models"
+    models_folder = home_path / "models"
     sizes = {}
     # The folder of a model is called NAME or ORG/NAME.
     for pattern in ("*/modules.json", "*/*/modules.json"):
@@ -65,7 +65,7 @@ def models(
         is_here = cache.is_here(name)
         rows.append({"name": name, "kind": kind, "here": is_here, "bytes": sizes.get(name)})
     # The newest runs, as many as the pickers of the app offer.
-    for run in RunStore(place).list(PICKED):
+    for run in RunStore(home_path).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")
             rows.append(
@@ -92,9 +92,9 @@ def models(
     print_result({"models": rows}, as_json, "\n".join(lines))
 
 
-def _show_model(name: str, place: Path, as_json: bool) -> None:
+def _show_model(name: str, home_path: Path, as_json: bool) -> None:
     """Opens a model and prints its settings."""
-    model = open_model(name, home=place)
+    model = open_model(name, home=home_path)
     settings: dict[str, Any] = {
         "name": model.name,
         "kind": model.kind,
@@ -152,16 +152,16 @@ def data(
     It also lists problem rows: duplicate pairs, pairs judged differently, sentences paired with
     themselves, rows of evaluation data, and text that a model cannot read.
     """
-    place = options.prepare(home, offline)
+    home_path = options.prepare(home, offline)
     if name is None:
         _list_data_sets(as_json)
         return
     with options.input_file(name) as source:
-        dataset = load_data(file.with_options(source), place)
+        dataset = load_data(file.with_options(source), home_path)
         evaluation_data = {}
         if against:
-            evaluation_data[against] = load_data(against, place, split="test")
-        text_model = open_model(model, home=place) if model else None
+            evaluation_data[against] = load_data(against, home_path, split="test")
+        text_model = open_model(model, home=home_path) if model else None
         findings = examine(dataset, text_model, evaluation_data)
         if clean is not None:
             data_name = DataName.parse(source)

@@ -50,7 +50,7 @@ def evaluate(
     nanobeir:SET) nDCG, MRR, recall and MAP. --model may also be tfidf, glove, a file of word
     vectors or minilm-stsb; for retrieval bm25, NAME+bm25 or NAME?rerank=CROSS_ENCODER.
     """
-    place = computing.prepare()
+    home_path = computing.prepare()
     with options.input_file(data) as source:
         data = file.with_options(source)
         if calibrate is not None:
@@ -64,7 +64,14 @@ def evaluate(
 
         with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
             evaluation = measure(
-                model.model, data, place, load, threshold, match_from, keep_unknown, Watch.of(bar)
+                model.model,
+                data,
+                home_path,
+                load,
+                threshold,
+                match_from,
+                keep_unknown,
+                Watch.of(bar),
             )
     figures = evaluation.figures
     for note in evaluation.notes:
@@ -76,15 +83,15 @@ def _calibrate(
     data: str, check_data: str, model: options.ModelOptions, computing: options.Computing
 ) -> None:
     """Fits the calibration of a bi-encoder on ``data``, and prints its reliability on ``check_data``."""
-    place = computing.prepare()
+    home_path = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
-    models = ModelCache(place)
+    models = ModelCache(home_path)
     with clean_stdout():
         # Stores the curve, which `check` reads.
-        curve = calibrate_on(models, name, data, place, UNWATCHED)
-        report = check(models, name, check_data, place, UNWATCHED)
+        curve = calibrate_on(models, name, data, home_path, UNWATCHED)
+        report = check(models, name, check_data, home_path, UNWATCHED)
         encoder = models.get(name, VectorModel)
-    file = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
+    file = own_curves(home_path).path(curve_key(encoder.name, encoder.pooling))
     result = {
         "model": encoder.name,
         "pooling": encoder.pooling,

@@ -413,7 +413,7 @@ def _agreements(report: ScoreReport | None) -> list[str]:
         if agreement is None:
             continue
         if isnan(agreement.spearman):
-            # In place of a method, this says why the correlation is undefined.
+            # Without a correlation, `interval_method` says why it is undefined.
             lines.append(f"{title}: {agreement.interval_method}, {agreement.n:,} rows")
             continue
         low, high = agreement.spearman_interval

@@ -30,13 +30,13 @@ def default(
         # Options before the subcommand are passed on to it.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
         return
-    place = options.prepare(home)
+    home_path = options.prepare(home)
     sizes = dict.fromkeys((entry.name for entry in HOME), 0)
-    for file in files_of(place):
-        entry = home_entry(file.relative_to(place).as_posix())
+    for file in files_of(home_path):
+        entry = home_entry(file.relative_to(home_path).as_posix())
         if entry is not None:
             sizes[entry.name] += file.stat().st_size
-    lines = [str(place)]
+    lines = [str(home_path)]
     for is_work, title in (
         (True, "people's work: home backup FILE saves it"),
         (False, "can be deleted"),
@@ -51,7 +51,7 @@ def default(
         entries.append(
             {"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work}
         )
-    print_result({"home": str(place), "kept": entries}, as_json, "\n".join(lines))
+    print_result({"home": str(home_path), "kept": entries}, as_json, "\n".join(lines))
 
 
 @home.command()

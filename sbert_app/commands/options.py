@@ -161,6 +161,8 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class FileOptions:
+    """The options that say how a file is read. The name of the file may contain the same settings."""
+
     columns: Columns = None
     encoding: Encoding = None
     sheet: Annotated[
@@ -244,7 +246,7 @@ class Pipe:
     ) -> Iterator[tuple[str, str]]:
         """Yields the names of the input and the output file. If OUT is -, the output file is printed at the end.
 
-        ``lines`` is the argument of `input_file`.
+        ``lines``: whether plain text on standard input has one sentence per line.
         """
         if output != PIPE:
             if self.format is not None:

@@ -83,7 +83,8 @@ def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json
     if run.record.reason:
         lines.append(f"reason: {run.record.reason}")
     for name, value in run.config.to_dict().items():
-        # A setting that belongs to other objectives has no effect. One without objectives belongs to all.
+        # A setting that belongs to other objectives has no effect. A setting without objectives
+        # belongs to all.
         has_effect = run.config.objective in (SETTINGS[name].objectives or OBJECTIVES)
         if has_effect and value not in (None, ""):
             lines.append(f"  {name:28}{value}")
@@ -227,21 +228,21 @@ def worker(
 
     Ctrl-C leaves a checkpoint.
     """
-    place = options.prepare(home, offline)
+    home_path = options.prepare(home, offline)
     if once is not None and idle_seconds:
         raise InputError("--once takes no run from the queue; leave out --idle-seconds")
     if once is None:
         # None without --ray and $SBERT_RAY: the runs are executed on this machine.
-        cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
+        cluster = RayCluster.of(Settings.gather(home=home_path, ray=ray))
         if cluster is not None and not idle_seconds:
             # The person who types the command learns at once whether the cluster answers. With
             # --idle-seconds, a worker connects when there is a run.
             cluster.connect()
-        run_worker(place, device, idle_seconds or math.inf, cluster)
+        run_worker(home_path, device, idle_seconds or math.inf, cluster)
         return
     with clean_stdout():
-        run_id = find_run(once, place)
-        state = run_once(place, device, run_id)
+        run_id = find_run(once, home_path)
+        state = run_once(home_path, device, run_id)
     if state == State.STOPPED:
         raise StoppedError(f"{run_id}; the same command resumes it")
     code, hint = OUTCOMES[state]
@@ -274,12 +275,12 @@ def report(
     from sbert_app.pages.train.runs import run_report
 
     check_output(output, (".html",))
-    place = options.prepare(home)
-    store = RunStore(place)
-    if is_experiment(place, what):
+    home_path = options.prepare(home)
+    store = RunStore(home_path)
+    if is_experiment(home_path, what):
         report = experiment_report(Experiments(RunQueue(store)).get(what))
     else:
-        run_id = find_run(what.removeprefix("run:"), place)
+        run_id = find_run(what.removeprefix("run:"), home_path)
         # By default ``clean`` removes paths, which the owner of the runs may read.
         report = run_report(store, run_id, clean=str)
     write_text(output, report.html())

@@ -98,7 +98,7 @@ def search(
 
     Vectors are kept in the home folder: the next search of the same sentences is quick.
     """
-    place = computing.prepare()
+    home_path = computing.prepare()
     # Checked first, so that a mistake is reported before the model is loaded.
     check_query(query, k)
     with (
@@ -106,12 +106,12 @@ def search(
         clean_stdout(),
         ProgressBar("encoding", "sentences") as bar,
     ):
-        corpus = options.open_corpus(path, file, place)
+        corpus = options.open_corpus(path, file, home_path)
         encoder = options.load_encoder(model, computing)
         # The model's folder may have a prompt for documents, and another one for queries.
-        space = options.embed(corpus, encoder.for_role("document"), place, bar)
+        embedded = options.embed(corpus, encoder.for_role("document"), home_path, bar)
         reranker = options.load_cross_encoder(cross_encoder, computing)
-        result = find(space, query, encoder.for_role("query"), k, reranker, keep_unknown)
+        result = find(embedded, query, encoder.for_role("query"), k, reranker, keep_unknown)
     lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}"]
     head = "cosine       row  sentence"
     if reranker:
@@ -123,7 +123,7 @@ def search(
             line = f"{hit.cross_score:.4f}  {line}"
         lines.append(line)
     lines += [*corpus.notes, *result.warnings]
-    values = {"model": space.model, "data": corpus.name, **result.to_json()}
+    values = {"model": embedded.model, "data": corpus.name, **result.to_json()}
     print_result(values, computing.as_json, "\n".join(lines))
 
 
@@ -157,7 +157,7 @@ def cluster(
     computing: options.Computing,
 ) -> None:
     """Cluster sentences by meaning. Prints the size, the keywords and a typical sentence of each cluster."""
-    place = computing.prepare()
+    home_path = computing.prepare()
     settings = ClusterSettings(method, smallest, min_cosine, clusters)
     with (
         options.input_file(source, lines=True) as path,
@@ -166,13 +166,15 @@ def cluster(
     ):
         if output is not None:
             check_output(output, WRITERS, Path(path))
-        corpus = options.open_corpus(path, file, place)
-        space = options.embed(corpus, options.load_encoder(model, computing), place, bar)
-        # The next stages count no sentences, so the bar shows their share alone.
+        corpus = options.open_corpus(path, file, home_path)
+        embedded = options.embed(corpus, options.load_encoder(model, computing), home_path, bar)
+        # The next stages do not count sentences, so the bar shows only the share that is done.
         bar.unit = ""
-        cache = DiskCache(place / "cache")
-        labels = group(space, settings, cache, place, Watch(bar.stage), keep_unknown=keep_unknown)
-        summaries = describe_clusters(space, labels)
+        cache = DiskCache(home_path / "cache")
+        labels = group(
+            embedded, settings, cache, home_path, Watch(bar.stage), keep_unknown=keep_unknown
+        )
+        summaries = describe_clusters(embedded, labels)
         if output is not None:
             save_table(output, label_columns(corpus, summaries))
     # Number 0 has the sentences that belong to no cluster.
@@ -198,14 +200,14 @@ def cluster(
         )
     if output:
         lines.append(f"{output}: each sentence with its cluster")
-    lines += [*corpus.notes, *space.warnings]
+    lines += [*corpus.notes, *embedded.warnings]
     result = {
-        "model": space.model,
+        "model": embedded.model,
         "data": corpus.name,
         "method": method,
         "clusters": rows,
         "output": output and str(output),
-        "warnings": space.warnings,
+        "warnings": embedded.warnings,
     }
     print_result(result, computing.as_json, "\n".join(lines))
 
@@ -252,8 +254,8 @@ def export(
     clustering = ClusterSettings(HDBSCAN)
     if clusters:
         clustering = ClusterSettings(K_MEANS, num_clusters=clusters)
-    # If there are more sentences, HDBSCAN also clusters a sample of this size. The other sentences
-    # join the clusters of the sample.
+    # If there are more sentences, both UMAP and HDBSCAN get a sample of this size. The other
+    # sentences are placed by their neighbours and join the clusters of the sample.
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
     with (

@@ -141,15 +141,15 @@ def has_display() -> bool:
 
 def desktop(home: options.Home = None, offline: options.Offline = False) -> None:
     """Open the app in its own window. Closing the window ends the app, but not its runs. Needs the extra desktop."""
-    place = options.prepare(home, offline)
+    home_path = options.prepare(home, offline)
     if sys.platform == "linux" and not has_display():
         raise InputError(
             "there is no display to open a window on; sbert-lab serve serves the app to a browser"
         )
     # A home folder has one window at a time. The lock file needs the folder.
-    make_home(place)
+    make_home(home_path)
     try:
-        with FileLock(place / "desktop.lock", timeout=0):
+        with FileLock(home_path / "desktop.lock", timeout=0):
             import webview
 
             from sbert_app.server.run import serve as run
@@ -166,6 +166,6 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
                 # The window was closed, which ends the app as Ctrl-C does.
                 raise KeyboardInterrupt
 
-            run(Settings.gather(home=place, host="127.0.0.1", port=0), show)
+            run(Settings.gather(home=home_path, host="127.0.0.1", port=0), show)
     except Timeout as error:
         raise InputError("SBERT Lab is open in a window already; close that one first") from error

@@ -78,8 +78,8 @@ def train(
         elif isinstance(value, list):
             # An option that was given several times is one text in the config.
             settings[name] = SETTINGS[name].joint.join(value)
-    place = options.prepare(home, offline)
-    store = RunStore(place)
+    home_path = options.prepare(home, offline)
+    store = RunStore(home_path)
     if seeds is not None and (preview or no_start or resume or "seed" in settings):
         raise InputError(
             "--seeds starts a run for each seed; leave out --seed, --preview, --no-start and --resume"
@@ -88,8 +88,8 @@ def train(
         raise InputError(
             f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}"
         )
-    if seeds is not None or (resume and is_experiment(place, resume)):
-        cluster = options.cluster_of(place, engine, address)
+    if seeds is not None or (resume and is_experiment(home_path, resume)):
+        cluster = options.cluster_of(home_path, engine, address)
         _train_seeds(store, settings, seeds or "", resume, cluster, as_json)
         return
     if preview:
@@ -101,7 +101,7 @@ def train(
         run_id = store.create(_config(store, settings), queue=False).id
         print_result({"id": run_id}, as_json, run_id)
         return
-    execute = executor(options.cluster_of(place, engine, address))
+    execute = executor(options.cluster_of(home_path, engine, address))
     # Whether the model and the data are loaded. Before that, a signal ends the process at once.
     has_begun = False
     with (
@@ -110,7 +110,7 @@ def train(
         stop_on_signal(lambda: not has_begun) as should_end,
     ):
         if resume:
-            resume = find_run(resume, place)
+            resume = find_run(resume, home_path)
             state = store.get(resume).state
             if state not in RESUMABLE:
                 raise InputError(f"run {resume} is {state}; there is nothing to resume")

@@ -70,7 +70,7 @@ def build(services: Services) -> None:
         )
     )
     # The base of the figure. Events read this hidden field, because Gradio refuses a value of
-    # `base_choice` that only the last ablation has offered.
+    # `base_choice` that only the previous ablation has offered.
     figure_base = gr.Textbox("", label="Figure from", visible="hidden")
     with gr.Row(elem_id="ablation-choice"):
         choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
@@ -191,7 +191,7 @@ def _bases(name: str, base: str | None = None) -> tuple[str, gr.Radio]:
 def _table(name: str, base: str | None) -> PrecomputedTable | None:
     """Returns the table of an ablation from a base, or from its first one; None if nothing has been measured.
 
-    Until the page has set the base for another ablation, ``base`` belongs to the last one.
+    When another ablation is chosen, ``base`` belongs to the previous one until the page has set it.
     """
     tables = precomputed_tables(name)
     return tables.get(base or "") or next(iter(tables.values()), None)

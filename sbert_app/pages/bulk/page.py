@@ -82,6 +82,19 @@ def build(services: Services) -> None:
 
 
 class _Page:
+    """The components of the page and their event handlers.
+
+    Attributes:
+        jobs: the jobs of all visitors (`services.files.jobs`).
+        panel: the file of the page, with the roles of its columns.
+        go: the button Score.
+        halt: the button Stop.
+        cut: the slider of the threshold, below the histograms.
+        fold: the fold with the rows on which the scores disagree most.
+        history: the list of the jobs of this browser.
+        forget: the button that deletes these jobs.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.jobs = services.scoring
@@ -91,7 +104,8 @@ class _Page:
         self.job = gr.State(None)
         # The threshold in the address when the page was opened, or None.
         self.address_threshold = gr.State(None)
-        # Not empty once a person has uploaded a file or pressed Score; see `note_action`.
+        # Not empty once a person has uploaded a file or pressed Score (`note_action`). Then the
+        # opening of the page ends without further changes.
         self.questions = gr.State({})
         # The ids of the jobs of this browser, newest first. The secret is fixed, so that a
         # restarted app can read the list.
@@ -132,7 +146,8 @@ class _Page:
     def _build_results(self) -> None:
         # The element ids begin with the name of the page.
         self.panel = FilePanel(self.services, self.upload, "bulk", "bulk", self.table)
-        # The page opens with the example, so that nothing below jumps.
+        # The table of the example is part of the page, so that nothing below it moves after the
+        # page has opened.
         example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
         self.panel.table.value = example[self.panel.table]
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
@@ -252,7 +267,7 @@ class _Page:
             [self.job_ids, self.history, self.forget],
             **event_options(queue=False),
         )
-        # The status contains the id of the job, which the address names.
+        # The status contains the id of the job, which the script writes to the address.
         run_js(self.status.change, REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 
@@ -261,6 +276,7 @@ class _Page:
     ) -> Iterator[Update]:
         """Opens the page as `visit` does, and stops when a person uploads a file or presses Score."""
         for update in self.visit(request, *values):
+            # `note_action` changes the dictionary in place, while this handler runs.
             if questions:
                 yield {self.status: gr.skip()}
                 return
@@ -508,6 +524,7 @@ class _Page:
         elif len(reading.sentences) < 2:
             hint = f"{CHOOSE_COLUMNS}, then press Score."
         elif any(column.is_by_cells for column in reading.columns):
+            # The role of a column was guessed from its cells.
             hint = CHECK_COLUMNS
         else:
             hint = PRESS_SCORE
@@ -519,7 +536,7 @@ class _Page:
             **self._of_table(table, columns, job.encoding or "", read_as, summary is not None),
             **self.models.of_job(job.model, job.pooling, job.cross_encoder),
             self.job: job.id,
-            self.status: results.of_job(lead(hint), job.id),
+            self.status: results.with_job_id(lead(hint), job.id),
         }
 
     def _of_table(

@@ -79,10 +79,10 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
             parts.append(f"{format_estimate(event.seconds_left)} left")
         # Screen readers do not read out every new count.
         bar = macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False)
-    return of_job(bar, job)
+    return with_job_id(bar, job)
 
 
-def of_job(html: Markup, job: str) -> Markup:
+def with_job_id(html: Markup, job: str) -> Markup:
     """Adds the id of a job to ``html``, from which the browser puts it into the address; "" for the example."""
     return macro("bulk/of_job")(html=html, job=job)
 
@@ -96,7 +96,7 @@ def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
     if summary.cross_encoder:
         models += f", and {model_label(summary.cross_encoder)}"
     remarks = _remarks(summary, expected_rows)
-    return of_job(macro("bulk/outcome")(LONGEST_NOTE, models, remarks, summary), job)
+    return with_job_id(macro("bulk/outcome")(LONGEST_NOTE, models, remarks, summary), job)
 
 
 def agreements(summary: ScoreSummary) -> Markup:
@@ -242,7 +242,15 @@ def suggested(report: ScoreReport | None) -> float:
 
 
 class Duplicates:
-    """The section that finds matches and duplicates with a threshold. It is hidden until a file is scored."""
+    """The section that finds matches and duplicates with a threshold. It is hidden until a file is scored.
+
+    Attributes:
+        job: the state with the id of the job on the page.
+        decision: the table of thresholds.
+        curve: the precision and the recall at every threshold.
+        tab: applies a threshold, and shows the matches.
+        downloads: the buttons of `DOWNLOADS`, in their order.
+    """
 
     def __init__(self, services: Services, job: gr.State) -> None:
         self.services = services
@@ -313,7 +321,7 @@ class Duplicates:
         """
 
         def has_nothing_to_apply(job: str | None, threshold: float | None) -> bool:
-            """Whether the address has no threshold, or the file no scores."""
+            """Whether the address has no threshold, or the file has no scores."""
             if threshold is None or not job:
                 return True
             return self.services.scoring.get(job).summary is None

@@ -148,13 +148,13 @@ def compute(
 ) -> Answer:
     """Returns the answer. Raises UserFacingError if the sentences or the first model cannot be used.
 
-    ``pair`` is the last random pair, which is the example if the sentences are still its own.
+    ``pair`` is the last random pair. It is the example of the answer if both sentences are unchanged.
     """
     errors = []
     cross_encoder = inputs.cross
     try:
-        # Opened here, although nothing is done with it, so that its error is told from an error of
-        # the first model. `compare_by_name` takes it from the cache.
+        # Opened here only so that its error can be told from an error of the first model. Later,
+        # `compare_by_name` takes it from the cache.
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as error:
         # The cosine is worth showing without the cross-encoder.
@@ -401,7 +401,10 @@ class Reason(NamedTuple):
 
 
 def reason(answer: Answer) -> Reason | None:
-    """Returns the scores without each word. Returns None if no word can be left out, or while they wait for a click."""
+    """Returns the scores without each word.
+
+    Returns None if no word can be left out, or if the scores are measured only after a click.
+    """
     cosine = answer.comparison.cosine
     cross = answer.comparison.cross_score
     if answer.changes is None:
@@ -434,15 +437,16 @@ def reason(answer: Answer) -> Reason | None:
                 cosine_change=change.cosine_change,
                 cross=cross_without,
                 cross_change=cross_change,
-                # The changes are sorted by the cosine, but not by the score of the cross-encoder.
+                # The changes are sorted by the cosine, so the first one is the largest. The largest
+                # one of the cross-encoder may be anywhere.
                 decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
                 decides_cross=abs(cross_change or 0) >= decisive_cross_change,
             )
         )
     opposite = _opposite(rows)
     if opposite in rows[MOST_LEFT_OUT:]:
-        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names this
-        # word.
+        # Rows after the first `MOST_LEFT_OUT` are in a fold, but the sentence of `why` names the
+        # opposite word, so its row becomes the last one outside of the fold.
         rows.remove(opposite)
         rows.insert(MOST_LEFT_OUT - 1, opposite)
     return Reason(why(rows), rows, cosine, cross)
@@ -604,6 +608,7 @@ def _encoder_card(
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
         card.foot = f"trained with {pooling_label(comparison.own_pooling)} pooling, not {pooling}"
     if comparison.is_blind:
+        # The model does not know most words of one of the sentences.
         card.meaning = SAYS_NOTHING
     elif curve:
         card.gold = curve.gold_score(comparison.cosine)
@@ -625,7 +630,7 @@ def _cut(comparison: Comparison) -> str:
         # Chinese and Japanese do not separate words by spaces, so their words are not counted.
         has_words = len(side.text) < LONGEST_WORD * count
         part = "beginning"
-        # If not one whole word was read, no words are counted either.
+        # If the model has not read a whole word, the words are not counted, either.
         if has_words and side.unread < count:
             part = f"first {format_count(count - side.unread, 'word')}"
         parts.append(f"the {part} of the {name} sentence")
@@ -663,7 +668,7 @@ def _cross_encoder_card(
         label="cross-encoder",
         term=CROSS_TERM,
         figure=f"{score:.2f}",
-        # Replaced below, unless the model is blind.
+        # Replaced below, unless the model does not know most words of one of the sentences.
         meaning=SAYS_NOTHING,
         colour=colour,
     )

@@ -56,7 +56,8 @@ def build(services: Services) -> None:
         return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
     filled_in = on_open(fill_in, lines)
-    # The browser keeps lines that are too long for the address until the window is closed.
+    # Fills in lines that are too long for the address, which the browser keeps until the window is
+    # closed.
     restored = run_js(filled_in.then, "() => window.keptLines()", outputs=lines)
     keep_touched([lines], restored)
     run_js(lines.change, "(text) => { window.keepLines(text); }", lines)

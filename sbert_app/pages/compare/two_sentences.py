@@ -71,6 +71,16 @@ _downloads = count()
 
 
 class TwoSentences:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        answer: the scores of the pair, the progress of a download, or an error.
+        calibrating: the progress of the calibration of a model, below the answer.
+        ask_reason: the button that leaves out each word of a pair that gets no reason by itself.
+        download: the button that starts a download after a stop or for a link.
+        loading: runs the download of missing models.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         with gr.Row(equal_height=True):
@@ -105,12 +115,14 @@ class TwoSentences:
         model_settings(services, self.model, roles=True)
         # The last random STSb pair, an `ExamplePair`.
         self.random_stsb = gr.State(None)
-        # The model whose pooling was selected last; see `_with_pooling`.
+        # The model whose pooling was selected last, by its name without other settings
+        # (`_with_pooling`).
         self.shown_model = gr.State(DEFAULT_MODEL)
         # The inputs for which nothing is downloaded until the visitor asks: those whose download
         # was stopped, and those that a link has filled in.
         self.stopped = gr.State(None)
-        # The newest question (`ask`), and what is kept under `SHOWN` and `NEEDED`.
+        # The newest question (`ask`), the answer on the page (`SHOWN`), and the models that have to
+        # be downloaded for a question (`NEEDED`).
         self.questions = gr.State({})
         # The values change when models have to be downloaded, and when the download has ended.
         self.download_needed = gr.HTML("", visible="hidden")
@@ -167,7 +179,7 @@ class TwoSentences:
 
         changes = [*edits, self.pooling.input, self.download_ended.change]
         answer_on(changes, trigger_mode="always_last")
-        # While this is being answered, asking once more is needless.
+        # While a question is being answered, the mode "once" drops further ones of `asker`.
         answer_on(self.asker.again, trigger_mode="once")
         self.download_needed.change(
             self.load_models,
@@ -253,9 +265,10 @@ class TwoSentences:
     def answer_pair(self, request: gr.Request, *values: Any, waits: bool = True) -> Update:
         """Shows the scores of a pair, or the error in the inputs. `add_reason` adds the reason later.
 
-        Missing models are downloaded first, unless the download was stopped for the same inputs.
-        Returns no updates if a newer request has started, or if the same answer is already shown:
-        filling the fields from an address triggers this handler a second time.
+        Missing models are downloaded first, unless the download was stopped for the same inputs or a
+        link has filled them in. Returns no updates if a newer request has started, or if the same
+        answer is already shown: filling the fields from an address triggers this handler a second
+        time.
 
         Args:
             values: the inputs, the last random pair, the model whose pooling was selected last, the
@@ -316,9 +329,9 @@ class TwoSentences:
         }
 
     def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
-        """Returns the update that starts the download of missing models, or asks for a click if it was stopped."""
-        # After a stop, the list may also be empty: nothing has to be downloaded for models in the
-        # cache of the Hub.
+        """Returns the update that starts the download of missing models, or asks for a click if ``is_stopped``."""
+        # A click is asked for only after a stop or for a link. Even then, models in the cache of the
+        # Hub are not missing, because they do not have to be downloaded.
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")
@@ -364,8 +377,8 @@ class TwoSentences:
             yield {**update, self.stop: gr.update(visible=True)}
         if questions[SHOWN] is not None or all(map(models.is_here, needed)):
             # Ask again: the progress may have replaced the answer to another question, or this
-            # question can now be answered. None makes `answer_pair` send an answer that it has sent
-            # already.
+            # question can now be answered. None makes `answer_pair` send the answer even if it has
+            # sent the same one before.
             questions[SHOWN] = None
             yield {self.stop: hidden(), self.download_ended: str(next(_downloads))}
         else:
@@ -373,20 +386,20 @@ class TwoSentences:
             yield {self.stop: hidden()}
 
     def show_calibrated(self, questions: Questions) -> Update:
-        """Shows the progress of a calibration, and then the scores with it."""
+        """Shows the progress of a calibration, and then the calibrated scores."""
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer):
             return {self.calibration: gr.skip()}
         for comparison in answer.comparisons:
             if progress := self.services.calibration_progress(comparison.model):
                 return {self.calibrating: progress_bar(progress)}
-        # No curve is being measured any more. This also ends the timer.
+        # No curve is being measured any more. The update also ends the timer.
         return self._scores(answer)
 
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
-        """Measures the scores without each word, and returns the answer with them.
+        """Measures the scores without each word, and returns the answer with these scores, as HTML.
 
-        Unless a click asks for it (``is_asked``), this is done for short pairs only.
+        Without a click (``is_asked``), only short pairs are measured.
         """
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer) or answer.changes is not None:
@@ -443,7 +456,8 @@ class TwoSentences:
         for pooling in comparison.by_pooling:
             try:
                 curves[pooling] = calibration.load_calibration(model, pooling, home, weights)
-                # Only the selected pooling, whose score is on the card, gets this remark.
+                # The remark that the user's own curve is not used, as the weights have changed. Only
+                # the selected pooling gets it, whose score is on the card.
                 is_selected = pooling == comparison.pooling
                 if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))

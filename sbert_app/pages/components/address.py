@@ -95,8 +95,8 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     # Values that are still the initial ones do not count as entered.
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
     run_js([control.input for control in controls], note, list(controls))
-    # A paste does not fire an input event of Gradio, so the script of the page notes itself what is
-    # typed into text boxes, by their ids.
+    # A paste does not fire an input event of Gradio, so the script itself notes what is typed into
+    # text boxes. It finds them by their ids; other controls have None here.
     ids = [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
     js = f"() => window.keepTouched({group}, {json.dumps(ids)})"
     return run_js(opened.then, js, outputs=list(controls))
@@ -107,7 +107,8 @@ def keep(
 ) -> None:
     """Keeps the values of ``controls`` in the address once the event ``restored`` has set them.
 
-    ``passing`` is the argument of `remember`.
+    ``passing`` has, by control, the values that are left out of the address because a reload could
+    not restore them.
     """
     ids = json.dumps([control.elem_id for control in controls])
     passing = passing or {}
@@ -139,7 +140,7 @@ def inputs_of(block: Any, *more: Any) -> list[Any]:
     controls: list[Any] = []
     kinds: Any = (gr.Dropdown, gr.Radio, gr.Slider, gr.Number, gr.Checkbox, *more)
     for child in getattr(block, "children", []):
-        # ``visible`` may also be "hidden", which is true as well.
+        # ``visible`` may also be "hidden", which is truthy.
         if child.visible is True:
             controls += inputs_of(child, *more)
             if child.elem_id and isinstance(child, kinds):

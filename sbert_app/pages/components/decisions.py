@@ -49,6 +49,7 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
     """Renders the model to take and the reason, and a row for each threshold of each model with a link that applies it.
 
     Without a model to take, the lead is about the first one, which has the highest average precision.
+    ``use(model, choice)`` returns the link that applies a threshold.
     """
     groups = []
     for model in decisions.models:

@@ -136,9 +136,9 @@ class ExperimentPanel:
         """Returns the states of all components for the selected experiment, or for the newest one.
 
         Args:
-            values: the name of the ablation if it ``has_name``, and the values of the other
-                components of `wire`.
-            show: the argument of `wire`.
+            values: with ``has_name``, first the name of the experiments that are offered; then the
+                values of ``others`` of `wire`.
+            show: returns the states of the other components of the page; see `wire`.
         """
         name = values[0] if has_name else None
         # The newest comes first.

@@ -169,7 +169,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
 
 
 def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
-    """Returns the reading of a table with the columns that a person has chosen, or its own if none are chosen."""
+    """Returns the reading of a table with the columns that a person has chosen; without a choice, the table's own."""
     # Without sentence 1, nothing is chosen yet, or not enough.
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading
@@ -253,8 +253,8 @@ class FilePanel:
         """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
-        # Sets the script of the panel, also for a page that does not call `hold`. It comes before
-        # the event ``role``, which exists only once the script contains its name.
+        # Sets the script of the panel, even if the page does not call `hold`. The event ``role``
+        # below exists only once the script, which contains its name, has been set.
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
@@ -451,14 +451,18 @@ class FilePanel:
         is_open: bool = True,
         remark: str = "",
     ) -> Markup:
-        """Renders the panel of a table; the arguments are explained at `of`."""
+        """Renders the panel of a table.
+
+        ``read_as`` is the scale of the scores or the values of the labels, ``is_open`` whether the
+        first rows are unfolded, and ``remark`` a sentence about the file without its full stop.
+        """
         problem = Markup()
         unclear_as_no = ""
         lines = list(table.remarks)
         if remark:
             lines.insert(0, f"{remark}.")
         findings: list[Finding] = []
-        # Stays if the chosen columns do not fit the table.
+        # The table's own reading, which stays if the chosen columns do not fit the table.
         reading = table.reading
         try:
             reading = read_by(table, columns)
@@ -482,8 +486,8 @@ class FilePanel:
             problem = error_message(error)
         questions = []
         for doubt in reading.doubts:
-            # With ``is_possible_only``, the question is whether a column for which nothing speaks
-            # is a judgement. Only training has to know: it takes pairs without a judgement as
+            # With ``is_possible_only``, nothing in the file suggests that the column is a
+            # judgement. Only training has to ask: without a judgement, it takes all pairs as
             # matches.
             if self.page == "train" or not doubt.is_possible_only:
                 candidates = [(name, reading.examples(name)) for name in doubt.candidates]
@@ -557,7 +561,8 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
     for column in reading.columns[:SHOWN_COLUMNS]:
         role = column.role
         if columns[0] and role in (*TEXTS, SCORE, LABEL):
-            # Once columns are chosen, only they have these roles, which the next line gives them.
+            # Once a person has chosen columns, only the chosen ones have these roles, which the
+            # next line sets.
             role = UNUSED
         role = chosen_roles.get(column.name, role)
         roles = [*CHOICES.items(), (UNUSED, "not used")]
@@ -766,7 +771,8 @@ def chosen_name(
         raise InputError(
             f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
         )
-    # With "" as the second if the table has single sentences.
+    # The columns of the table's own reading. The second one is "" if the table has single
+    # sentences.
     sentences = [*reading.sentences, ""][:2]
     is_as_read = [first, second or ""] == sentences and (target or None) == reading.target
     if not first or is_as_read:

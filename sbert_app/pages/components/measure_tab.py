@@ -183,7 +183,8 @@ class MeasureTab:
             return
         # Whether the tab has been selected before, so that its example is shown only once.
         was_opened = gr.State(False)
-        # Not empty once a person has pressed Start; see `note_action`.
+        # Not empty once a person has pressed Start. `note_action` changes this dictionary in place,
+        # so `show_example` sees a press that comes while the example is made.
         starts = gr.State({})
         self.start.click(
             note_action, starts, None, **event_options(queue=False, trigger_mode="multiple")
@@ -219,10 +220,10 @@ class MeasureTab:
         outputs: Iterable[Any],
         concurrency_limit: int = 2,
     ) -> Any:
-        """Calls a `handler`, or a function that calls `run`, at an event such as ``button.click``, or at several.
+        """Calls ``handler`` at an event, such as ``button.click``, or at several events.
 
-        Returns the event after which the handler has ended. After a fault of the app, a message
-        takes the place of the result.
+        The handler is made by the method `handler`, or calls `run` itself. Returns the event after
+        which it has ended. After a fault of the app, a message takes the place of the result.
         """
 
         def failed() -> Update:
@@ -247,9 +248,11 @@ class MeasureTab:
         on_stop: Update | None = None,
         unless: Callable[..., bool] | None = None,
     ) -> Callable[..., Iterator[Update]]:
-        """Returns the handler of an event that measures; see `wire`.
+        """Returns the handler of an event that measures.
 
         Args:
+            measure: ``measure(watch, *values)`` returns the update of the outputs.
+            empty: the update that clears the outputs after an error or a stop.
             on_stop: the update after a stop; by default ``empty``.
             unless: if ``unless(*values)`` is true, nothing is measured, and the page is not
                 changed.
@@ -273,8 +276,8 @@ class MeasureTab:
         """Does ``work`` in a thread and yields the updates of the components.
 
         The last update is the result of ``work``. After a user error it is ``empty`` with the
-        message of the error. After Stop it is ``on_stop``, by default ``empty``. If that does not
-        set the status, the status is the message ``stopped``.
+        message of the error. After Stop it is ``on_stop``, by default ``empty``, with the message
+        ``stopped`` as the status unless it sets the status itself.
         """
         # An update needs at least one component, and there may be no buttons.
         yield {self.status: gr.skip(), **self._buttons(running=True)}
@@ -292,7 +295,8 @@ class MeasureTab:
             yield {self.status: gr.skip()}
         except StoppedError:
             update = empty if on_stop is None else on_stop
-            # ``update`` comes after the message, so that a status of its own replaces it.
+            # ``update`` comes after the message, so that its status, if it has one, replaces the
+            # message.
             yield {
                 self.status: error_message(self.stopped),
                 **update,

@@ -64,7 +64,10 @@ def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
 
 
 def read_anew(services: Services, app: gr.Blocks) -> None:
-    """Adds the event that reads the choices of all `fresh` pickers of a page. Called once the page is built."""
+    """Adds the event of opening a page that reads the choices of the pickers marked by `fresh`.
+
+    It is called once the page is built.
+    """
     blocks = set(app.blocks.values())
     pickers = {}
     # A copy, as pickers are removed on the way. The pickers of other pages stay.
@@ -88,7 +91,8 @@ def model_choices(
 ) -> list[tuple[str, str]]:
     """Returns the ``named`` models, with the sizes of downloads, and then the runs of `run_choices`, newest first.
 
-    ``cross_encoders`` is the argument of `run_choices`.
+    ``cross_encoders`` says which runs these are: cross-encoders (True), other models (False), or all
+    (None).
     """
     choices = []
     for label, name in named:
@@ -174,7 +178,7 @@ def _data_label(source: DataSet, split: str, has_rows: bool) -> str:
         label += " (Hub)"
     if not has_rows:
         return label
-    # Offers with the number of rows have splits whose number is known.
+    # An offer that shows the number of rows has only splits whose number is known.
     count = source.splits[split].rows or 0
     size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
     return f"{label}: {size} {source.form}"
@@ -215,7 +219,10 @@ def model_picker(
     optional: bool = False,
     **options: Any,
 ) -> gr.Dropdown:
-    """Builds a picker of a bi-encoder, which is `fresh`. If ``optional``, it offers "none" as well."""
+    """Builds a picker of a bi-encoder. When the page is opened, its choices are read again, with new runs.
+
+    If ``optional``, it offers "none" as well.
+    """
     none = [("none", NO_MODEL)] if optional else []
     options.setdefault("info", HINT + endpoint_hint(services))
     options.setdefault("elem_classes", "model")
@@ -255,7 +262,10 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> gr.Dropdown:
-    """Builds a picker of a cross-encoder. It also offers "none", and is `fresh`."""
+    """Builds a picker of a cross-encoder, which also offers "none".
+
+    When the page is opened, its choices are read again, with new runs.
+    """
     picker = open_dropdown(
         "Cross-encoder",
         CROSS_ENCODER_CHOICES,

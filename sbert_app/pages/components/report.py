@@ -148,7 +148,7 @@ def of_page(
 
 
 def _part(value: Any) -> Markup:
-    """Returns the value of a component as HTML, which is escaped and returns to the browser that sent it."""
+    """Returns the value of a component as HTML. The texts in it are escaped already, and it goes back to its sender."""
     return plot(value.plot) if hasattr(value, "plot") else Markup(value or "")  # noqa: S704
 
 
@@ -177,7 +177,7 @@ def report_button(
     element id, and ``options`` are further arguments of ``gr.Button``.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
-    # This holds when the page opens. After later changes, `SHOW_WITH_PARTS` shows or hides the
+    # The visibility when the page opens. After later changes, `SHOW_WITH_PARTS` shows or hides the
     # button.
     options.setdefault("visible", any("<table" in str(part.value) for part in parts))
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)

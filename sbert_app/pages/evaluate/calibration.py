@@ -103,14 +103,14 @@ def build(services: Services) -> None:
     def example() -> Update:
         """Checks the calibration on shipped scores, which do not need a model.
 
-        This calibration ships as well, unless the user has fitted another one.
+        The calibration is the shipped one, unless the user has fitted another one.
         """
         model = ModelName.parse(MODELS[0])
         curve = calibration.load_calibration(str(model), "mean", home)
         if not curve:
             return {}
         pairs, results, _ = shipped_scores(home)
-        # Both without the pairs that have no score.
+        # The results and the pairs, without the pairs that have no score.
         result, pairs = results[model].without_unscored(pairs)
         return show(model, reliability(curve, pairs, result.scores_by("cosine"), home))
 

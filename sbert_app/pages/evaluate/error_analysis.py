@@ -52,6 +52,16 @@ def build(services: Services) -> None:
 
 
 class _ErrorAnalysisTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        analysis: the state with the `_Analysis` on the page, or None.
+        over: the list of the pairs that the model rates too high.
+        under: the list of the pairs that the model rates too low.
+        pair: the pair that is chosen in one of the lists, explained.
+        map: the word map of this pair.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.analysis = gr.State(None)
@@ -75,7 +85,7 @@ class _ErrorAnalysisTab:
             "A pair": [self.pair, self.map],
             "Where it is weak": [self.slices],
         }
-        self.of_tab, parts = of_page("Error analysis", shows)
+        self._tab_report, parts = of_page("Error analysis", shows)
         report_button(services, self.report, [self.analysis, *parts], "errors")
 
     def wire(self) -> None:
@@ -103,7 +113,8 @@ class _ErrorAnalysisTab:
         pairs = load_scored_pairs(name, self.services.settings.home)
         result = evaluate_one(model, pairs, self.services.models, watch)
         update = self.result(model, name, pairs, result)
-        # None if the model rates no pair too high. `result` has selected the same pair in its list.
+        # None if the model does not rate any pair too high. `result` has selected the same pair in
+        # the list.
         first = next(iter(update[self.analysis].errors.over), None)
         if first:
             update |= self._explanation(model, first)
@@ -148,7 +159,7 @@ class _ErrorAnalysisTab:
 
     def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
         """Returns the report of the tab, with its lists of errors as tables."""
-        report = self.of_tab(*parts)
+        report = self._tab_report(*parts)
         if analysis is None:
             return report
         lists = {

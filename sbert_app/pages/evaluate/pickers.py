@@ -46,9 +46,10 @@ OR_HUB = "or hf:<org>/<name>"
 def model_dropdown(
     services: Services, value: str | Sequence[str], hint: str = "", **options: Any
 ) -> gr.Dropdown:
-    """Builds a dropdown of models and runs, which is `fresh`. It takes several models if ``value`` is a list.
+    """Builds a dropdown of models and runs. It takes several models if ``value`` is a list.
 
-    ``hint`` ends the examples of names below the dropdown.
+    When the page is opened, its choices are read again, with new runs. ``hint`` ends the examples of
+    names below the dropdown.
     """
     several = not isinstance(value, str)
     info = f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
@@ -130,7 +131,7 @@ class ModelAndData:
     def rows(self, *data: Any) -> Dataset:
         """Returns the first `MOST_ROWS` rows, with a note if there are more.
 
-        A set whose name states no split is read from its split test.
+        If the name of the data has no split, the split "test" is read.
         """
         rows = load_data(self._data_name(*data), self._services.settings.home, split="test")
         if len(rows) <= MOST_ROWS:

@@ -110,7 +110,14 @@ def build(services: Services) -> None:
 
 
 class _SimilarityTab:
-    """The components and their event handlers. Until something is measured here, the tab shows shipped results."""
+    """The components and their event handlers. Until something is measured here, the tab shows shipped results.
+
+    Attributes:
+        display: the fold of the controls that choose the metric and the rows from the paper.
+        two: the fold that compares two models.
+        one: the column with the folds that need one model only.
+        back: the button that shows the shipped table again.
+    """
 
     def __init__(self, services: Services, shipped: PrecomputedResults) -> None:
         self.services = services
@@ -148,7 +155,7 @@ class _SimilarityTab:
             )
         with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
             self._build_form(services)
-        # Hidden while fewer than two models have a figure.
+        # Hidden while fewer than two models have a score.
         with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():
                 choices = _model_choices(shipped)
@@ -165,7 +172,7 @@ class _SimilarityTab:
             self.differences = gr.HTML(
                 differences(shipped, first, second, Metric()), elem_id="findings"
             )
-        # Hidden while no model has a figure.
+        # Hidden while no model has a score.
         with gr.Column() as self.one:
             with gr.Accordion("Quality and speed", open=False, elem_id="speed"):
                 self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
@@ -347,7 +354,7 @@ class _SimilarityTab:
         results = grid or self.shipped
         display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
-        # The number of models with a figure. In a column without one, the estimate is None.
+        # The number of models with a score. An empty cell has None as its estimate.
         model_count = sum(any(row.estimates.values()) for row in table.rows)
         return {
             self.display: gr.Accordion(label=display.title),
@@ -365,9 +372,10 @@ def _model_choices(results: Results) -> list[tuple[str, str]]:
 
 
 def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
-    """Returns the two best models on the fullest column, or None twice if there are fewer.
+    """Returns the two best models, or None twice if there are fewer.
 
-    Models that were trained on pairs of this column come last.
+    They are compared on the column with scores for the most models. Models that were trained on pairs
+    of this column come last.
     """
     name = _fullest(table, table.columns).name
     ranking = []
@@ -384,20 +392,20 @@ def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
 
 
 def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
-    """Returns the column with figures for the most models; of several such columns the last, such as the average."""
+    """Returns the column with scores for the most models; of several such columns the last, such as the average."""
 
-    def count_figures(column: TableColumn) -> int:
+    def count_scores(column: TableColumn) -> int:
         return sum(row.estimates[column.name] is not None for row in table.rows)
 
     # `max` returns the first of several.
-    return max(reversed(columns), key=count_figures)
+    return max(reversed(columns), key=count_scores)
 
 
 def _scatter(results: Results, table: ResultTable) -> Any:
     """Draws quality against speed.
 
-    The quality is on the fullest column, if possible one with pairs that no model was trained on or
-    selected by.
+    The quality is the score on the data that has scores for the most models. Data that no model was
+    trained on or selected by is preferred.
     """
     trained_on = {name for row in table.rows for name in row.trained_on}
     unseen = [column for column in table.columns if column.name not in trained_on]
@@ -413,7 +421,8 @@ def _scatter(results: Results, table: ResultTable) -> Any:
                 colour = "grey"
             else:
                 group = opener_of(row.model).group
-                # Asked for alone, a model gets its own colour, even if another point has the same.
+                # A list of models gets different colours. Each model is given alone here, so that it
+                # has the same colour in every figure, even if another point has it, too.
                 (colour,) = model_colours([ModelName.parse(row.model).name])
             points.append(Point(row.label, group, row.speed, estimate.value, colour))
     over = column.label
@@ -448,7 +457,7 @@ def score_table(results: Results, table: ResultTable) -> Markup:
 
 
 def _ranking(results: Results, table: ResultTable) -> Markup:
-    """Renders the ranks, ties and P(row > column) of the models on the fullest column."""
+    """Renders the ranks, ties and P(row > column) of the models on the column with scores for the most models."""
     column = _fullest(table, table.columns)
     # Models that were trained on pairs of the column are not ranked.
     models = [row.model for row in table.rows if column.name not in row.trained_on]

@@ -130,7 +130,8 @@ def build(services: Services) -> None:
     ) -> Update:
         """Shows the decisions with the curves of the model to take, or of the best one.
 
-        The ``notes`` are in a fold below the table, the ``first_notes`` above it.
+        ``use`` makes the link that applies a threshold. The ``notes`` are in a fold below the table,
+        the ``first_notes`` above it.
         """
         taken = decisions.to_take or decisions.models[0]
         decision = taken.on_data.decision
@@ -168,7 +169,8 @@ def build(services: Services) -> None:
             first_notes = [advice.carried_sentence + "."]
         # The named data set, the file, and the inputs of the panel.
         _, file, *how = data
-        return result(decisions, rows, _use(services, file, how), first_notes=first_notes)
+        link = _link_to_bulk(services, file, how)
+        return result(decisions, rows, link, first_notes=first_notes)
 
     def example() -> Update:
         # ``origin`` is the time and place of the measurement.
@@ -177,7 +179,7 @@ def build(services: Services) -> None:
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
         by_model = {name: results[name] for name in map(ModelName, FIRST_MODELS)}
         decisions = decide_results(by_model, rows, criteria)
-        return result(decisions, rows, _use(services, file=None), [note])
+        return result(decisions, rows, _link_to_bulk(services, file=None), [note])
 
     tab.wire(
         find,
@@ -203,7 +205,7 @@ def _settings_title(precision: float | None, match_from: float | None) -> str:
     return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
 
 
-def _use(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
+def _link_to_bulk(services: Services, file: str | None, how: Sequence[str] = ()) -> Use:
     """Returns a function that makes a link to Bulk with a model and a threshold.
 
     Bulk opens a copy of the ``file``, or its own example without a file. ``how`` are the inputs of

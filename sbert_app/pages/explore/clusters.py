@@ -14,7 +14,7 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import (
     OpenCorpus,
     Shared,
-    current_clusters,
+    find_clusters,
     require_open,
     shorten,
 )
@@ -63,11 +63,20 @@ def build(services: Services, shared: Shared) -> None:
 
 
 class _ClustersTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        smallest: the minimum size of a cluster, for HDBSCAN.
+        cut: the choice of how a tree is cut: by the cosine or by the number of clusters.
+        task: finds the clusters, with Start and Stop.
+    """
+
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services = services
         self.open_corpus = shared.open_corpus
+        # The settings of the clusters on the page. The tab Map colours by the same clusters.
         self.clustering = shared.clustering
-        # Whether the tab was opened before its corpus was, as by a link.
+        # Whether the tab is open and waits until the corpus is, as after a link to this tab.
         self.is_waiting = gr.State(False)
         # The corpus whose clusters are on the page.
         self.shown_for = gr.State(None)
@@ -194,7 +203,7 @@ class _ClustersTab:
             count = min(int(number), len(embedded))
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
-        labels = current_clusters(embeddings, embedded, settings, watch)
+        labels = find_clusters(embeddings, embedded, settings, watch)
         groups = describe_clusters(embedded, labels)
         seconds = time.perf_counter() - started
         path = self.services.temp.new_folder("explore") / "clusters.csv"

@@ -36,7 +36,7 @@ from sbert_app.pages.explore.open_corpus import (
     OpenCorpus,
     SelectedRows,
     Shared,
-    current_clusters,
+    find_clusters,
     require_open,
 )
 from sbert_app.pages.explore.selected import SelectedPanel
@@ -91,7 +91,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         embeddings = services.embeddings
         embedded = require_open(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        labels = current_clusters(embeddings, embedded, clustering, watch)
+        labels = find_clusters(embeddings, embedded, clustering, watch)
         neighbours, min_dist, seed = values
         map_settings = MapSettings(
             dimensions=2,
@@ -126,6 +126,17 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
 
 
 class _MapTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        panel: the selected sentences.
+        lists: the tabs beside the map: Selected, Nearest and Search.
+        nearest: the list in the tab Nearest.
+        second: the picker of a second model, whose map stands beside the first one.
+        pooling: the pooling of the second model.
+        task: draws the map.
+    """
+
     def __init__(
         self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]
     ) -> None:

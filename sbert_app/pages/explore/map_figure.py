@@ -9,7 +9,7 @@ from markupsafe import Markup
 from sbert_app.figures import map as figures
 from sbert_app.figures.map import BLANK, Colouring, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, shorten
+from sbert_app.pages.explore.open_corpus import OpenCorpus, find_clusters, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings
 from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, keywords
@@ -94,7 +94,7 @@ def make_figure(
     names = []
     for points in result.maps:
         names_of_map = []
-        # The depth of coarse names is 0, the one of fine names 1.
+        # Coarse names have the depth 0, fine names the depth 1.
         for depth, labels in enumerate(layers):
             names_of_map += figures.names_at(points, labels, depth)
         names.append(names_of_map)
@@ -152,7 +152,7 @@ def compute_colouring(
     embedded = open_corpus.embed(services.embeddings)
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
-        labels = current_clusters(services.embeddings, embedded, clustering, watch)
+        labels = find_clusters(services.embeddings, embedded, clustering, watch)
         names = {NOISE: BLANK}
         for label, words in keywords(embedded.corpus.sentences, labels, TITLE_KEYWORDS).items():
             if label == NOISE:

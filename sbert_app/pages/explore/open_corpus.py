@@ -66,7 +66,7 @@ def require_open(open_corpus: OpenCorpus | None) -> OpenCorpus:
     return open_corpus
 
 
-def current_clusters(
+def find_clusters(
     embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch
 ) -> np.ndarray:
     """Returns the cluster of each sentence of a corpus, int64 (N,), with the numbers of `clustering.cluster`."""

@@ -115,12 +115,22 @@ def build(services: Services) -> None:
 
 
 class _ExplorePage:
+    """The components above the tabs and their event handlers.
+
+    Attributes:
+        corpora: the files and texts that visitors have opened.
+        fold: the form that opens another corpus or model.
+        panel: the panel of the uploaded file.
+        own_corpus: the picker of the visitor's own corpora.
+        tab: opens a corpus, with Start and Stop.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.corpora = services.corpora
         self.open_corpus = gr.State(None)
-        # The ids, the newest first. The secret is fixed, so that they can be read after a restart
-        # of the app.
+        # The ids of the corpora of this browser, the newest first. The secret is fixed, so that
+        # they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
         self.shared = Shared(
             open_corpus=self.open_corpus,

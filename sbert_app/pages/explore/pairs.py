@@ -56,6 +56,16 @@ def build(services: Services, shared: Shared) -> None:
 
 
 class _PairsTab:
+    """The components of the tab and their event handlers.
+
+    Attributes:
+        against: the picker of the corpus in which duplicates are looked for.
+        duplicates: finds the duplicates, with Start and Stop.
+        pairs: finds the most similar pairs, with Start and Stop.
+        table: the table of the most similar pairs.
+        download: the button that downloads these pairs.
+    """
+
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services = services
         self.open_corpus = shared.open_corpus
@@ -189,9 +199,9 @@ class _PairsTab:
     def find_duplicates(
         self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
     ) -> Update:
-        """Finds the sentences that repeat an earlier one.
+        """Finds the sentences of the open corpus that repeat an earlier one.
 
-        If ``against`` names another corpus, finds the sentences that are in this corpus instead.
+        If ``against`` names another corpus, finds the sentences that are also in the other corpus.
         """
         embeddings = self.services.embeddings
         folder = self.services.temp.new_folder("explore")

@@ -33,7 +33,15 @@ HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows=
 
 
 class SelectedPanel:
-    """The components and their event handlers: `build_drag_choice`, `build_panel` and `build_table`, then `wire`."""
+    """The components and their event handlers.
+
+    The map calls `build_drag_choice`, `build_panel` and `build_table`, and then `wire`.
+
+    Attributes:
+        selection: the state with the `SelectedRows`.
+        column: the parts of the panel that are hidden while nothing is selected.
+        lists: the tabs beside the map, one of which has this panel.
+    """
 
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
         self.services = services
@@ -116,7 +124,7 @@ class SelectedPanel:
         )
 
     def show_corpus(self, open_corpus: OpenCorpus | None, selection: SelectedRows) -> Update:
-        """Shows the selection in a corpus that was just opened. It is empty unless only the model is another one."""
+        """Shows the selection in a corpus that was just opened. It stays if only the model is new, or else is empty."""
         if open_corpus is None or selection.corpus != open_corpus.corpus:
             selection = SelectedRows()
         return self._show(open_corpus, selection.rows)

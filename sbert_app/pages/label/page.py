@@ -106,6 +106,18 @@ def build(services: Services) -> None:
 
 
 class _LabelPage:
+    """The components of the page and their event handlers.
+
+    Attributes:
+        begin: the button that opens the project for the rater.
+        card: the pair to judge.
+        new: the fold with the form of a new project.
+        how_read: the panel of the uploaded file, which says how the file is read.
+        second: the picker of the second model of a new project.
+        enough: says what the chosen number of pairs is enough for.
+        results: the lower half of the page.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         self.projects = Projects(services.settings.home)
@@ -168,6 +180,7 @@ class _LabelPage:
             self.model = model_picker(
                 services, info="Measured and trained later", elem_id="label-model"
             )
+            # Pairs on which the two models disagree are worth judging.
             self.second = cross_encoder_picker()
             self.threshold = gr.Slider(
                 0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at"
@@ -199,7 +212,8 @@ class _LabelPage:
         choice = [self.project, self.rater]
         card_outputs = [self.card, self.error]
         everything = [*choice, *card_outputs, self.new, *self.results.outputs]
-        # Not empty once the person has opened a project; see `note_action`.
+        # Not empty once the person has opened a project (`note_action`). Then the project in the
+        # address is not shown any more.
         questions = gr.State({})
         # The `Refusals` of the ratings that this page has sent.
         refusals = gr.State({})
@@ -312,6 +326,7 @@ class _LabelPage:
             results = self.results.for_project(None)
             update[self.error] = messages.error_message(error)
         if project is None:
+            # The new version makes the browser accept presses again, even if the card is the same.
             card = macro("label/no_project")(version=next(_versions))
         else:
             # The first pair that is not judged, looked for from pair 0.
@@ -321,9 +336,9 @@ class _LabelPage:
     def judge(self, project_id: str, rater: str, refusals: Refusals, event: gr.EventData) -> Update:
         """Saves a rating for the project and the rater of the card.
 
-        ``project_id`` and ``rater`` may be others, which were chosen while ratings were queued. The
-        reason for refusing a rating stays on the page until the pair is rated, as further ratings
-        follow at once.
+        ``project_id`` and ``rater`` are the choice on the page, which may have changed while ratings
+        were queued. The reason for refusing a rating stays on the page until the pair is rated:
+        otherwise the answer to the next rating would remove it at once.
         """
 
         def work(project: Project) -> tuple[int, bool]:
@@ -487,6 +502,7 @@ class _LabelPage:
             ahead=following,
             # Without a name, nothing can be rated.
             named=bool(rater),
+            # The new version makes the browser accept presses again, even if the card is the same.
             version=next(_versions),
         )
 

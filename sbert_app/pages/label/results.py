@@ -33,7 +33,14 @@ NOTHING_JUDGED = messages.note("Nothing is judged yet.")
 
 
 class Results:
-    """The components and handlers; `for_project` updates them for a project."""
+    """The components and handlers; `for_project` updates them for a project.
+
+    Attributes:
+        project: the picker of the project, whose value is its id.
+        quality: the figures of the model, or the error after a press of a button.
+        training: the state of the training on the ratings.
+        file: the exported file on its way to the browser.
+    """
 
     def __init__(self, services: Services, projects: Projects, project: gr.Dropdown) -> None:
         self.services = services
@@ -50,7 +57,9 @@ class Results:
             self.train = gr.Button(
                 "Fine-tune on the ratings", interactive=False, elem_id="label-train"
             )
-            self.prepare = gr.Button("Export as CSV", interactive=False, elem_id="label-export")
+            self.export_button = gr.Button(
+                "Export as CSV", interactive=False, elem_id="label-export"
+            )
             self.file = gr.File(visible=False)
         self.quality = gr.HTML(elem_id="label-quality")
         self.training = gr.HTML(elem_id="label-training")
@@ -72,7 +81,7 @@ class Results:
             self.differences,
             self.measure,
             self.train,
-            self.prepare,
+            self.export_button,
             self.training,
             self.timer,
         ]
@@ -85,7 +94,7 @@ class Results:
             self.start, self.project, [self.quality, self.training, self.timer], **event_options()
         )
         follow(self.timer, self.progress, [self.project], [self.training, self.timer])
-        exported = self.prepare.click(
+        exported = self.export_button.click(
             self.export, self.project, [self.quality, self.file], **event_options(queue=False)
         )
         run_js(exported.then, "(file) => { if (file) window.saveFile(file); }", self.file)
@@ -115,7 +124,7 @@ class Results:
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
             # A project can be exported before a pair is judged.
-            self.prepare: button("Export as CSV", 0),
+            self.export_button: button("Export as CSV", 0),
         }
 
     def for_project(self, project: Project | None, rater: str = "") -> Update:
@@ -139,8 +148,8 @@ class Results:
         # (pairs in words, ρ, interval, number of pairs); `_figures` returns the two in the middle.
         rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
         if result.random is not None and not isnan(result.random.value):
-            # The other judged pairs were chosen because the models disagree or are near the
-            # threshold.
+            # The other judged pairs were chosen because the models disagree on them or because
+            # their score is near the threshold.
             rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
         return macro("label/quality")(rows=rows, found=result)
 
@@ -155,7 +164,7 @@ class Results:
         return self.progress(project.id)
 
     def progress(self, project_id: str) -> Update:
-        """Shows the state of the run, and after its end the figure before and after."""
+        """Shows the state of the run, and after its end the figures before and after the training."""
         try:
             html, is_active = self._training(self._open(project_id))
         except UserFacingError as error:
@@ -251,7 +260,7 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     shared = format_count(agreement.shared, "shared pair")
     findings = []
     scale = "the scale"
-    # The level of measurement of α, and α on a second level.
+    # The level of measurement of α. For scores on a scale, α on the ordinal level is added.
     level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
     if agreement.equal is not None:
         # The answers are yes or no; the estimate is in percent.

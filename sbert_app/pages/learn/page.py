@@ -49,6 +49,8 @@ def build(services: Services) -> None:
 
 @dataclass(frozen=True)
 class _LessonView:
+    """A lesson on the page: its demo, and the components that show the measurement."""
+
     services: Services
     lesson: Lesson
     demo: Demo
@@ -81,6 +83,16 @@ class _LessonView:
 
 
 class _LearnPage:
+    """The components of the page and their event handlers.
+
+    Attributes:
+        chips: the button of each lesson.
+        views: the components of each lesson.
+        controls: the controls of all lessons.
+        fields: the controls of all lessons whose values are in the browser.
+        outputs: the figures and the results of all lessons.
+    """
+
     def __init__(self, services: Services) -> None:
         self.services = services
         gr.HTML(messages.heading("Learn", TAGLINE))
@@ -208,7 +220,8 @@ class _LearnPage:
             questions[LAST_LESSON] = number
             return _show_lesson(number, class_link)
 
-        # The second input is a state, whose value is on the server.
+        # The second input is a state, whose value is on the server, so the browser sends null for
+        # it.
         js = "() => [window.requestedLesson(), null]"
         opened = on_open().then(
             self.open,
@@ -268,8 +281,8 @@ class _LearnPage:
 
         If the button of a lesson was pressed while the page was opening, this lesson is opened.
 
-        An invalid link opens the lessons without a class. A link begins no download: the lessons
-        wait for the button.
+        An invalid link opens the lessons without a class. A link does not start a download: the
+        lessons wait for the button Download.
         """
         try:
             class_link = read_class(dict(request.query_params), self.services.access)
@@ -346,7 +359,10 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
-    """The updates of ``navigation`` in `wire`: one lesson is shown, and its button highlighted among the class's."""
+    """Shows a lesson, and highlights its button among the buttons of the class.
+
+    Returns the updates of ``navigation`` in `wire`.
+    """
     all_numbers = range(1, len(lessons()) + 1)
     numbers = class_link.numbers
     chips = []

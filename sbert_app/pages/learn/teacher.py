@@ -78,7 +78,8 @@ class ClassLink:
         """
         network_address = address_for_others(page, settings.host)
         address = f"{network_address or page}?{self.query}"
-        # Whether the link has another address than the page, which was opened on the server itself.
+        # Whether the teacher has opened the page on the server itself. The address of the page is
+        # then of no use to others, and the link has the address in the network.
         is_of_network = network_address not in (None, page)
         code = Markup()
         if network_address:

@@ -328,8 +328,8 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if settings["pooling"] == "base":
         settings["pooling"] = None
-    # A field that is hidden for this objective may still have a value for an earlier one. An unknown
-    # objective is an error of RunConfig below.
+    # A field that is hidden for this objective may still have the value for an earlier objective.
+    # An unknown objective is an error of RunConfig below.
     if objective := OBJECTIVES.get(settings["objective"]):
         if not objective.trains_vectors():
             settings["pooling"] = None
@@ -348,7 +348,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
             except ValueError:
                 problem = f"{setting.label} is {value!r}; it must be a number such as 2e-5"
                 raise InputError(problem) from None
-        # In an optional field 0 means none, see `component`.
+        # In an optional field, 0 means that there is no value.
         if setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
@@ -439,7 +439,8 @@ class DataUpload:
         self.data = data
         self.button = button
         self.choices = choices
-        # The path of the copy in the home folder; None until there is an upload.
+        # The path of the unchanged copy of the upload in the home folder; None until there is one.
+        # The name of the data set in the picker is this path with the way in which it is read.
         self.original = gr.State(None)
         self.panel = FilePanel(services, button, name, page="train", state=self.original)
         self.outputs = [self.data, self.original, *self.panel.outputs]
@@ -449,6 +450,7 @@ class DataUpload:
         with gradio_errors():
             if not file:
                 raise InputError("the upload holds no file; choose one")
+            # Raises InputError if the uploads that are kept leave no room for the file.
             self.services.check_kept_room(Path(file))
         copy = str(keep_upload(file, self.services.settings.home))
         return {**self.read_as(copy), self.original: copy}
@@ -463,16 +465,18 @@ class DataUpload:
     ) -> Update:
         """Selects the upload with this encoding and sheet. Without ``columns``, the table's own reading decides.
 
-        ``scale`` is the argument ``read_as`` of `chosen_name`.
+        ``original`` is the path of its copy, and ``scale`` the scale of the scores or the values of the
+        labels.
         """
         original = original or ""
         # The updates if the file cannot be read. The estimate of the run shows the error then.
         panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
         with suppress(UserFacingError):
-            # The path comes from the browser, so it has to be checked that it is an upload.
+            # The path comes from the browser. If it is not the path of an upload, this raises
+            # InputError.
             self.services.access.check_data(original)
-            # If the file cannot be opened, this says why, and offers other encodings.
+            # If the file cannot be opened, `describe` says why, and offers other encodings.
             panel = self.panel.describe(original, encoding, sheet)
             table = open_upload(original, encoding, sheet)
             columns = columns or columns_of(table.reading)
@@ -490,7 +494,7 @@ class DataUpload:
         return {**update, self.original: copy}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
-        """Selects other columns of the upload. ``columns``: the arguments of `chosen_name` from ``sheet`` on."""
+        """Selects other columns of the upload. ``columns`` are the sheet, the three columns and the scale."""
         with gradio_errors():
             name = chosen_name(self.services, original or "", encoding, *columns)
         return {self.data: self._selection(name, original or "")}

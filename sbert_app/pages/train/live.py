@@ -37,6 +37,15 @@ KEEP_OVERLAID = """() => {
 
 
 class RunPanel:
+    """The open run with its curves and buttons, the list of all runs, and their event handlers.
+
+    Attributes:
+        store: the stored runs.
+        figures: the plots of the curves, by the keys of `FIGURES`.
+        more: the fold with the rarely used buttons and the log of the open run.
+        list_tools: the filter of the list and the button that deletes the listed runs.
+    """
+
     def __init__(self, services: Services) -> None:
         """Builds the components inside the open column: the open run, then the list of all runs."""
         self.services = services
@@ -303,7 +312,7 @@ class RunPanel:
         return log(lines)
 
     def _matching(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
-        """Returns the runs that match the filter, which may name their experiment."""
+        """Returns the runs that match the filter, which may also be the name of their experiment."""
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
@@ -316,8 +325,8 @@ class RunPanel:
     ) -> Output:
         """Returns the state of the list. Without a filter, the runs of an experiment share one row."""
         listed = self._matching(runs, pattern)
-        # Equal runs may have different labels, because the request to stop a run is a file of its
-        # own.
+        # The version of the list has the labels besides the runs: the request to stop a run is a
+        # file of its own, which changes the label, but not the `Run`.
         states = [state_label(run) for run in runs]
         open_id = open_run.id if open_run else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)

@@ -91,7 +91,8 @@ def build(services: Services) -> None:
     queue = partial(_start, services, list(form.config_fields(fields)))
     started = start_form.start_on(start, queue, panel.selected)
     run_js(refresh_on(started.success).then, live.REMEMBER_RUN)
-    # A run that has started or ended may have shown the speed of this machine.
+    # The start or the end of a run may have shown the speed of this machine, which the estimate
+    # needs.
     start_form.estimate_on(panel.running.change)
     run_js(started.success, "() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
@@ -115,7 +116,8 @@ def _connect_form(
     preset, preset_state, lesson = preset_components
     outputs = [preset, preset_state, lesson, *inputs]
     unchanged = [gr.skip()] * len(outputs)
-    # Not empty once a person has chosen a preset; see `note_action`.
+    # Not empty once a person has chosen a preset (`note_action`). Then the address does not fill in
+    # the form any more.
     questions = gr.State({})
 
     def describe(run: RunEstimate, *values: Any) -> Update:
@@ -127,7 +129,7 @@ def _connect_form(
         update: Update = {download: gr.update(visible=is_base_missing)}
         for name, title in form.fold_titles(run.config, form_values["seed"]).items():
             update[fields[name]] = gr.update(label=title)
-        # The values of a link may be of no preset.
+        # Without a key, the values come from a link and do not belong to a preset.
         if key:
             update[lesson] = _lesson(key, form.changed_fields(form_values, preset_values))
         return update
@@ -150,7 +152,8 @@ def _connect_form(
 
     run_js(preset.input, KEEP_PRESET, preset)
     run_js(lesson.change, KEEP_CHANGED, lesson)
-    # `preset.input` and `base.input` have several listeners, so they need the mode "multiple".
+    # `preset.input` and `base.input` have several listeners. In another mode, Gradio would send the
+    # event again to all of them ("multiple" at `event_options`).
     picked = preset.input(
         fill_form,
         [questions, preset],

@@ -137,7 +137,7 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 
 def test_the_link_of_a_threshold_opens_the_file_as_it_was_read_there(page, pairs):
     how = ("", "", "sentence1", "sentence2", "label", "1:1, 0:0")
-    link = threshold._use(page.services, str(pairs), how)
+    link = threshold._link_to_bulk(page.services, str(pairs), how)
     choice = SimpleNamespace(threshold=SimpleNamespace(value=0.5))
     address = re.search(r'href="([^"]*)"', link(ModelName.parse(DEFAULT_MODEL), choice))[1]
     query = parse_qs(urlsplit(unescape(address)).query)

@@ -61,8 +61,8 @@ class Rates(NamedTuple):
 def measure(context: Context, moment: float) -> Rates:
     """Measures the setup's model, once for each ``moment`` at which a measurement was requested.
 
-    ``moment`` is only a key of the cache: another N does not measure again while it stays the same.
-    InputError if the models or the data cannot be loaded.
+    ``moment`` is only a key of the cache: as long as it stays the same, another number of sentences
+    on the page does not measure again. InputError if the models or the data cannot be loaded.
     """
     encoder = context.encoder
     cross_encoder = context.cross_encoder

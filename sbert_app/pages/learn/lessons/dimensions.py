@@ -117,7 +117,8 @@ def describe(result: RhoBySize, size: RhoOfSize) -> Markup:
         label = f"{row.dimensions} (chosen)" if row is size else str(row.dimensions)
         spread = f"{draws.min():.1f} to {draws.max():.1f}"
         rows.append((label, f"{row.first:.1f}", f"{draws.mean():.1f}", spread, f"{row.pca:.1f}"))
-    # The first row has all dimensions. Their ρ is `first`, because PCA also subtracts the mean.
+    # The first row has all dimensions. Its ρ of the unchanged vectors is `first`; its `pca` differs,
+    # because PCA subtracts the mean.
     whole = result.rows[0].first
     draws = size.random
     if size.first > draws.max():

@@ -88,7 +88,7 @@ def layer_vectors(
 ) -> dict[str, np.ndarray]:
     """Pooling -> the pooled output of every layer, (L + 1, N, D) float32; layer 0 is the input embeddings.
 
-    InputError if the encoder is no transformer.
+    InputError if the encoder is not a transformer.
     """
     # The import of torch takes seconds.
     import torch

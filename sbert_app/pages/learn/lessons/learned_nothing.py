@@ -63,7 +63,7 @@ def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Mea
 
 
 def _train(context: Context, defects: Sequence[str]) -> DefectRun:
-    """Trains now, for one visitor at a time. InputError if somebody else does."""
+    """Trains now, for one visitor at a time. InputError if another visitor's training is not finished."""
     if not _training.acquire(blocking=False):
         raise InputError("somebody else is training in this lesson: tick the box again in a minute")
     try:
@@ -129,7 +129,7 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     colours = "Grey: no defect. Blue: with the defects that are ticked."
     if here:
         colours += " Orange: trained here."
-    # The runs with the defects that are ticked.
+    # The runs with the defects that are ticked. In ``runs``, they follow the runs without defects.
     *_, ticked = runs.values()
     # One warning of each kind. Warnings of the same kind have the same first 9 characters; the
     # figures after them differ with the seed.

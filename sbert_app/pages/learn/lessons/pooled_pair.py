@@ -48,7 +48,7 @@ RAW_BASE = "raw-bert-mini"
 
 
 class PooledPair(NamedTuple):
-    """A pair under one pooling, with its cosines under all."""
+    """A pair under one pooling, with its cosines under all poolings."""
 
     comparison: Comparison
     left_out: list[LeftOut]  # under CLS, which has no exact attribution

@@ -86,6 +86,7 @@ def measure(context: Context, start: str) -> Trainings:
     anchors, positives = _training_vectors(context, model)
     sample = samples.encode_sample(context, model, TEST_PAIRS)
     first, second = sample.by_pooling["mean"]
+    # None stands for the vectors before the training, which have no temperature.
     before = _cosines(None, first, second, sample.pairs.gold)
     after: list[TrainedCosines] = []
     watch = context.watch.stage(f"Training {len(TEMPERATURES)} times")
