@@ -73,6 +73,10 @@ CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, in the head of
 ANSWER_FIRST = "Answer the question above the first rows"
 OF_EXAMPLE = "An example, already scored; its pairs are deliberately hard"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
+ONE_SENTENCE = (
+    "One column is read as sentences, and pairs need two. Choose the other in the head of the "
+    "table, or take this list to Explore, which maps it and removes its duplicates"
+)
 CHECK_COLUMNS = "The columns are read by what they hold: check them, then press Score."
 
 
@@ -512,15 +516,17 @@ class _Page:
     ) -> Update:
         """Returns the update that shows a job and says what to do next.
 
-        A scored job is shown with the columns of its scores. Otherwise a person has chosen
-        ``columns``, or the table's own reading decides. ``read_as`` is the scale of the scores or
-        the values of the labels, as a person has typed them.
+        A scored job is shown with the columns and the scale of its scores. Otherwise a person has
+        chosen ``columns``, or the table's own reading decides. ``read_as`` is the scale of the scores
+        or the values of the labels, as a person has typed them.
         """
         reading = read_by(table, columns or columns_of(table.reading))
         if has_question(reading):
             hint = f"{ANSWER_FIRST}, then press Score."
         elif len(table.columns) < 2:
             hint = f"{ONE_COLUMN}."
+        elif len(reading.sentences) == 1:
+            hint = f"{ONE_SENTENCE}."
         elif len(reading.sentences) < 2:
             hint = f"{CHOOSE_COLUMNS}, then press Score."
         elif any(column.is_by_cells for column in reading.columns):
@@ -532,6 +538,7 @@ class _Page:
         if summary := self.jobs.summary(job.id):
             pair = summary.columns
             columns = (pair.sentence1, pair.sentence2, pair.score or pair.label or "")
+            read_as = job.read_as
         return {
             **self._of_table(table, columns, job.encoding or "", read_as, summary is not None),
             **self.models.of_job(job.model, job.pooling, job.cross_encoder),

@@ -75,8 +75,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
     )
     with gr.Row(elem_id="many-settings"):
         model, pooling = model_and_pooling(services, "many")
-        # Without an element id, so the address does not keep it (`inputs_of`).
-        cross = cross_encoder_picker()
+        cross = cross_encoder_picker(elem_id="many-cross")
     tab = MeasureTab.build(
         services, "many", "Compare all pairs", ("compare-all", "stop-all", "times"), PRESS
     )

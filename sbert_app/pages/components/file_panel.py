@@ -347,11 +347,6 @@ class FilePanel:
                 choices=sheets, value=table.sheet or None, visible=len(sheets) > 1
             ),
             **self._of_columns(table, columns, encoding, read_as, is_open, remark),
-            # A page opens with its example and without this field, which stays hidden, so that
-            # nothing jumps.
-            self.read_as: gr.update(
-                value=read_as, visible=_has_target(columns) and self._is_upload(table)
-            ),
         }
 
     def choose(
@@ -381,10 +376,7 @@ class FilePanel:
             read_as = str(event.labels)
         else:
             columns = with_role(columns, str(event.column), str(event.role))
-        return {
-            **self._of_columns(table, columns, encoding, read_as),
-            self.read_as: gr.update(value=read_as, visible=_has_target(columns)),
-        }
+        return self._of_columns(table, columns, encoding, read_as)
 
     def read_anew(
         self,
@@ -427,10 +419,15 @@ class FilePanel:
         remark: str = "",
     ) -> Update:
         """Returns the update of the components that depend on the columns."""
+        is_upload = self._is_upload(table)
+        # Without a judgement the last column is "" or `NO_JUDGEMENT`.
+        has_target = columns[-1] not in ("", NO_JUDGEMENT)
         return {
             self.table: self._panel(table, columns, encoding, read_as, is_open, remark),
             **dict(zip(self.columns, columns, strict=True)),
-            **self.doctor.reset(is_visible=self._is_upload(table)),
+            # Hidden for the example of a page.
+            self.read_as: gr.update(value=read_as, visible=has_target and is_upload),
+            **self.doctor.reset(is_visible=is_upload),
         }
 
     def _is_upload(self, table: OpenedTable) -> bool:
@@ -492,6 +489,7 @@ class FilePanel:
             if self.page == "train" or not doubt.is_possible_only:
                 candidates = [(name, reading.examples(name)) for name in doubt.candidates]
                 questions.append((doubt.question, candidates))
+        shown_columns = _shown_columns(table)
         return _versioned(
             render(
                 "components/templates/file_panel.html",
@@ -503,9 +501,9 @@ class FilePanel:
                 findings=findings,
                 unclear_as_no=unclear_as_no,
                 questions=questions,
-                columns=_heads(reading, columns),
-                rows=_shown_rows(table),
-                hidden=max(0, len(table.columns) - SHOWN_COLUMNS),
+                columns=_heads(reading, columns, shown_columns),
+                rows=_shown_rows(table, shown_columns),
+                hidden=len(table.columns) - len(shown_columns),
                 is_open=is_open,
                 places=self._links(table, reading, columns, encoding, read_as),
             )
@@ -535,11 +533,6 @@ class FilePanel:
         return links
 
 
-def _has_target(columns: Chosen) -> bool:
-    # The last one is the column of the judgement.
-    return columns[-1] not in ("", NO_JUDGEMENT)
-
-
 def _versioned(html: Markup | str) -> Markup:
     """Returns the panel with a new number, which tells the script of the panel that the file has been read."""
     return macro("versioned")(html, next(_versions))
@@ -554,11 +547,20 @@ class _Head(NamedTuple):
     roles: list[tuple[str, str]]
 
 
-def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
-    """Returns the heads of the first columns, with the roles that a person has chosen."""
+def _shown_columns(table: OpenedTable) -> list[str]:
+    """Returns the first columns, after the ones that the table's own reading uses, which may be far to the right."""
+    reading = table.reading
+    # Each once. They are not moved when a person chooses another role.
+    columns = dict.fromkeys((*reading.sentences, *reading.used, *table.columns))
+    return list(columns)[:SHOWN_COLUMNS]
+
+
+def _heads(reading: TableReading, columns: Chosen, shown_columns: Sequence[str]) -> list[_Head]:
+    """Returns the heads of some columns, with the roles that a person has chosen."""
     chosen_roles = {name: role for name, role in zip(columns, CHOICES, strict=True) if name}
     heads = []
-    for column in reading.columns[:SHOWN_COLUMNS]:
+    by_name = {column.name: column for column in reading.columns}
+    for column in map(by_name.__getitem__, shown_columns):
         role = column.role
         if columns[0] and role in (*TEXTS, SCORE, LABEL):
             # Once a person has chosen columns, only the chosen ones have these roles, which the
@@ -575,11 +577,11 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
     return heads
 
 
-def _shown_rows(table: OpenedTable) -> list[list[str]]:
-    """Returns the first cells of the first columns as texts, row by row."""
+def _shown_rows(table: OpenedTable, shown_columns: Sequence[str]) -> list[list[str]]:
+    """Returns the first cells of some columns as texts, row by row."""
     cells = table.preview(SHOWN_ROWS).rows
     columns = []
-    for name in table.columns[:SHOWN_COLUMNS]:
+    for name in shown_columns:
         columns.append([cell_text(cell)[:LONGEST_CELL] for cell in cells[name]])
     return [list(row) for row in zip(*columns, strict=True)]
 

@@ -618,7 +618,7 @@ def connect_uploads(
     )
     estimate_on(uploaded.success)
     uploaded = dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False))
-    estimate_on(uploaded.then)
+    estimate_on(uploaded.success)
     train.wire(name_train_columns, [by_hand], [fields["objective"], planned], estimate_on)
     dev.wire(dev.name_columns, [], [], estimate_on)
     return lambda event: event.then(take, dev.data, train_outputs, **event_options(queue=False))

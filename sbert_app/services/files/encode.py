@@ -130,11 +130,7 @@ def encode_file(
                 if all_columns:
                     writer.write(batch, {vector_column: embeddings})
                 else:
-                    # The sentences are written as a new column, which cannot hold a lone surrogate.
-                    valid = []
-                    for text in sentences:
-                        valid.append(text and text.encode("utf-8", "replace").decode())
-                    writer.write(NO_INPUT, {column: valid, vector_column: embeddings})
+                    writer.write(NO_INPUT, {column: sentences, vector_column: embeddings})
                 start += len(batch)
                 missing += len(absent)
     return EncodeSummary(

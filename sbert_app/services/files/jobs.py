@@ -97,6 +97,8 @@ class ScoreJob(BaseModel):
     model: str = ""
     pooling: str | None = None
     cross_encoder: str | None = None
+    # The field of `ScoreRequest`.
+    read_as: str = ""
     reason: str = ""
     details: tuple[str, ...] = ()
     summary: ScoreSummary | None = None
@@ -218,6 +220,7 @@ class ScoreJobs:
                 model=request.model,
                 pooling=request.pooling,
                 cross_encoder=request.cross_encoder,
+                read_as=request.read_as,
             )
             self._records.put(job.id, queued)
             # `_work` gives this use back when the job has ended.

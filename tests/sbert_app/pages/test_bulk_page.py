@@ -98,7 +98,7 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
             "sentence1",
             "sentence2",
             "label",
-            "",
+            "1:1, 0:0",
             "bag",
             "mean",
             "none",
@@ -114,6 +114,7 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     assert seen[page.status] == scored[page.status]
     assert seen[page.as_file].value == scored[page.as_file].value
     assert [seen[field] for field in page.panel.columns] == ["sentence1", "sentence2", "label"]
+    assert seen[page.panel.read_as]["value"] == "1:1, 0:0"
 
     models = page.models
     query = SimpleNamespace(query_params={"job": job})
@@ -133,6 +134,14 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     )
     page.delete([job])
     assert "no longer kept" in merged(visit(page, job=job))[page.status]
+
+
+def test_a_list_is_told_that_pairs_need_two_columns(page, tmp_path):
+    path = tmp_path / "list.csv"
+    rows = "".join(f"T-{n};{['mail', 'web'][n % 2]};Where is room {n}?\n" for n in range(12))
+    path.write_text("nr;channel;question\n" + rows)
+    opened = page.open(str(path), [])
+    assert "One column is read as sentences, and pairs need two" in opened[page.status]
 
 
 def test_the_link_of_a_threshold_opens_the_file_as_it_was_read_there(page, pairs):

@@ -8,7 +8,13 @@ import gradio as gr
 import openpyxl
 import pytest
 
-from sbert_app.pages.components.file_panel import FilePanel, chosen_name, with_role
+from sbert_app.pages.bulk.page import EXAMPLE
+from sbert_app.pages.components.file_panel import (
+    FilePanel,
+    chosen_name,
+    open_upload,
+    with_role,
+)
 from sbert_app.services.container import Services
 from sbert_app.services.files.taken import TakenFile
 from sbert_app.services.results.transfer import read_labelled
@@ -68,6 +74,28 @@ def test_what_is_found_by_name_is_chosen(panel, upload):
     }
     assert not shown[panel.sheet]["visible"]
     assert shown[panel.read_as]["visible"]
+
+
+def test_the_example_of_a_page_has_no_field_for_its_scale(panel):
+    path = str(EXAMPLE)
+    shown = panel.of(open_upload(path))
+    assert not shown[panel.read_as]["visible"]
+    read = columns(panel, shown)
+    first, second, _ = read
+    swapped = chosen(panel, path, read, second, "1")
+    assert columns(panel, swapped)[:2] == [second, first]
+    assert not swapped[panel.read_as]["visible"]
+
+
+def test_the_columns_that_are_read_come_first(panel, upload):
+    names = [f"nr_{n}" for n in range(20)]
+    row = ",".join(str(n) for n in range(20))
+    text = ",".join([*names, "sentence1", "sentence2", "score"]) + f"\n{row},a b,b c,3\n" * 5
+    shown = panel.describe(upload("wide.csv", text))
+    assert list(roles(panel, shown)) == ["sentence1", "sentence2", "score", *names[:9]]
+    assert "11 more columns are not shown" in shown[panel.table]
+    cells = re.findall(r'<td title="([^"]*)"', str(shown[panel.table]))
+    assert cells[:5] == ["a b", "b c", "3", "0", "1"]
 
 
 def test_what_is_read_by_its_cells_stands_with_the_evidence(panel, upload):

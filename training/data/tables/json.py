@@ -90,14 +90,25 @@ class JsonTable(TextTable):
             note = None
             cells = [value.get(key) for key in self.keys]
             for at, cell in enumerate(cells):
-                if not isinstance(cell, str):
+                if not isinstance(cell, str | list):
                     continue
-                if not cell.isascii() and LONE_SURROGATE.search(cell):
-                    cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
+                cells[at] = _with_whole_characters(cell)
+                if cells[at] != cell:
                     note = "holds half a character, shown as �"
-                elif character_notes:
+                elif character_notes and isinstance(cell, str):
                     note = suspicion([cell], character_notes) or note
             yield cells, note, weight
+
+
+def _with_whole_characters(value: Any) -> Any:
+    """A value with "�" for each half of a character in its texts, which cannot be written."""
+    if isinstance(value, str):
+        return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return list(map(_with_whole_characters, value))
+    if isinstance(value, dict):
+        return dict(_with_whole_characters(list(item)) for item in value.items())
+    return value
 
 
 def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> OpenedTable:

@@ -1,7 +1,7 @@
 """TableReading: the role of each column of a table by evidence, and the questions that the evidence leaves open.
 
     reading = open_table(Path("pairs.csv")).reading
-    reading.columns     Column("Frage A", "sentence1", "read like sentences"), Column("gleich?", "label", "yes 7, no 9")
+    reading.columns    Column("Frage A", "sentence1", "reads like sentences"), Column("gleich?", "label", "yes 7, no 9")
     reading.doubts      Doubt("which column says how alike the two sentences are?", ("same", "rank"))
 
 `OpenedTable.reading` makes it of the names and the first cells, once for each file; pages,
@@ -443,7 +443,7 @@ class _Reader:
             self._take([*pair, *self._unassigned(NEGATIVES)[:1]])
             return
         if pair := self._pair_by_cells():
-            self._take(pair, "read like sentences")
+            self._take(pair, "reads like sentences")
             return
         columns = list(self.rows)
         texts = self._texts()
@@ -734,9 +734,10 @@ def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
     if len(numbers) == len(texts):
         return _kind_of_numbers(numbers), f"numbers from {min(numbers):g} to {max(numbers):g}"
     if len(texts) >= FEW_ROWS and len(counts) * REPEATS <= len(texts):
-        return "category", f"{len(counts):,} values in {len(texts):,} rows"
+        values = "value" if len(counts) == 1 else "values"
+        return "category", f"{len(counts):,} {values} in {len(texts):,} rows"
     if _are_sentences(texts):
-        return "sentences", "read like sentences"
+        return "sentences", "reads like sentences"
     if all(map(_ID.fullmatch, texts)):
         return "ids", "codes or numbers alone"
     if len(counts) < len(texts):

@@ -315,8 +315,9 @@ SPOKEN = {
     "big5": "Big5 (Chinese)",
     "cp949": "EUC-KR (Korean)",
 }
-# Python's codecs that are not encodings of text files.
-NOT_OF_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
+# Python's codecs that are not encodings of text files. UTF-7, which no file has today, is the only
+# other one that decodes to halves of characters, which cannot be encoded again.
+NOT_OF_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7")
 GUESSED = [name for name in SPOKEN if not name.startswith(("utf", "latin", "iso2022"))]
 
 

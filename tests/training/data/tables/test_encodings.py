@@ -190,6 +190,9 @@ def test_names_of_encodings_are_taken_as_people_write_them(tmp_path):
     assert named_encoding(" Windows-1251 ") == "cp1251"
     assert named_encoding("Shift_JIS") == "shift_jis"
     assert named_encoding("UTF8") == "utf-8"
+    # It decodes to halves of characters, which no output can hold.
+    with pytest.raises(InputError, match="there is no text encoding 'UTF-7'"):
+        named_encoding("UTF-7")
     path = write(tmp_path / "pairs.csv", "Russian", "cp1251")
     table = open_table(path, encoding="utf-8")
     assert table.remarks == ("Bytes that are not UTF-8 are read as �; their rows are marked.",)

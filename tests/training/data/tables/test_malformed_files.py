@@ -191,6 +191,9 @@ SCORED = {
         {2: "is not JSON", 3: "not a JSON object"},
     ),
     "half characters in JSON": Scored("a.jsonl", '{"s1": "\\ud83d", "s2": "b"}\n', 1, 1, {1: "half a character"}),
+    "half characters in lists": Scored(
+        "a.jsonl", '["a \\ud83d", "b"]\n["c", "d"]\n', 2, 2, {1: "half a character"}
+    ),
     "numbers for sentences": Scored("a.jsonl", '{"s1": 5, "s2": null}\n{"s1": 5, "s2": "five"}\n', 2, 1, {1: "s2"}),
     "a number too long for JSON": Scored(
         "a.jsonl", '{"s1": "a", "s2": "b"}\n{"s1": ' + "9" * 5_000 + "}\n", 2, 1, {2: "is not JSON"}
