@@ -201,7 +201,7 @@ def encode(
             table, column = open_sentences(path, file.columns, file.encoding, file.sheet)
             # `sentences` are the columns that have sentences: two for pairs, three for triplets.
             if file.columns is None and len(table.reading.sentences) > 1:
-                note = f"{source} holds pairs: {column} alone is encoded; --columns names another column"
+                note = f"{source} has several columns of sentences: {column} alone is encoded; --columns names another column"
                 print(note, file=sys.stderr)
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)

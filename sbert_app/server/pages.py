@@ -120,6 +120,9 @@ class Pages:
         # The front page has the address of the app.
         if name == FRONT:
             return RedirectResponse(f"{root}/{query}")
+        # The relative links of a page would lead to nowhere from the path with a slash.
+        if scope["path"] == f"/{name}/":
+            return RedirectResponse(f"{root}/{name}{query}")
         # The files of Gradio are the same for all pages, and are loaded from the front page.
         if rest.split("/")[0] in SHARED:
             return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, CACHED_FOR_A_YEAR)

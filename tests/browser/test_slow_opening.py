@@ -65,6 +65,16 @@ def test_compare_keeps_typed_sentences_and_a_list(open_slowly):
     expect(page.locator("#answer .answer")).to_have_attribute("data-a", "It rains.")
 
 
+def test_learn_turns_no_page_before_it_has_opened_one(open_slowly):
+    def do(page):
+        expect(page.locator("#next")).to_be_disabled()
+        expect(page.locator("#previous")).to_be_disabled()
+
+    page = open_slowly("/learn?lesson=5", do)
+    expect(page.locator("#lesson-5")).to_be_visible()
+    expect(page.locator("#next")).to_be_enabled()
+
+
 def test_bulk_keeps_an_upload_and_a_model(open_slowly, tmp_path):
     def do(page):
         page.click("#bulk-models > button")

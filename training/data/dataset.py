@@ -241,7 +241,7 @@ class Dataset:
         if faults:
             first = min(faults)
             notes.append(
-                f"{len(faults):,} rows are marked, the first is row {first:,}: {faults[first]}"
+                f"marked rows: {len(faults):,}, the first is row {first:,}: {faults[first]}"
             )
         data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
         if unread := _unread(reading, data):

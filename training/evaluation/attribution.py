@@ -25,6 +25,7 @@ pooled too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -165,15 +166,20 @@ def _texts(words: Sequence[Word]) -> list[str]:
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
-    """Returns the words of a sentence as the tokenizer split them. Each special token is a word."""
+    """Returns the words of a sentence as the tokenizer split them, but don't is one word. Each special token is a word."""
     words = []
     prompt_length = len(vectors.prompt)
+    # The places inside of words such as don't, which many tokenizers split at the apostrophe.
+    inside = set()
+    for match in re.finditer(r"\w+['’]\w+", vectors.prompt + sentence):
+        inside.update(range(match.start() + 1, match.end()))
     # The first token of each word.
     starts = []
     previous = None
     for token, number in enumerate(vectors.words):
         # The tokens of a word have the same number, special tokens have none.
-        if number is None or number != previous:
+        is_other = number != previous and vectors.offsets[token][0] not in inside
+        if number is None or is_other:
             starts.append(token)
         previous = number
     # A word ends where the next one starts, and the last word at the end of all tokens.

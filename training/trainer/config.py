@@ -441,6 +441,15 @@ class RunConfig(BaseModel):
         return self.parts[0].facts
 
     @property
+    def length(self) -> str:
+        """The length of a run in words: "300 steps", "1 epoch"."""
+        if self.max_steps:
+            return f"{self.max_steps:,} steps"
+        if self.epochs == 1:
+            return "1 epoch"
+        return f"{self.epochs:g} epochs"
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """The parts of the training data. Joined data is one part, unless one of its sets names an objective."""
         data = names_of(self.train_data)

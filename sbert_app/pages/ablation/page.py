@@ -247,8 +247,7 @@ def _name_of(sweep: Experiment) -> str:
     variant = sweep.record.runs[0].label
     config = sweep.ablation.config(variant, seed=0, **sweep.record.changes)
     base = "" if sweep.ablation.varies_base else f"{config.base}, "
-    length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
-    return f"here ({base}{format_count(len(sweep.seeds), 'seed')}, {length})"
+    return f"here ({base}{format_count(len(sweep.seeds), 'seed')}, {config.length})"
 
 
 def _from_link(request: gr.Request) -> tuple[str, str, gr.Radio, str | None]:

@@ -477,7 +477,7 @@ class _Page:
             **job_list,
             self.job: job.id,
             # The bar begins at 0 of 1, after 0 seconds.
-            self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), address_id),
+            self.status: results.progress(TaskProgress("Starting", 0, 1, 0), address_id),
             **self._buttons(running=True),
         }
         yield from self._watch(job, table, threshold)

@@ -71,7 +71,7 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
     ``job`` is the id of the job for the address of the page; "" for the example.
     """
     if not event.done:
-        bar = macro("progress")(event.description, 0, label="rows scored")
+        bar = macro("progress")(f"{event.description} …", 0, label="rows scored")
     else:
         total = format_count(round(event.total), "row")
         parts = [f"{round(event.done):,} of {total}", f"{event.rate:,.0f} rows/s"]

@@ -267,7 +267,6 @@ def result(
     places = [card.gold for card in cards]
     blind = []
     for comparison in answer.comparisons:
-        # The model does not know most words of one of the sentences.
         if comparison.is_blind:
             blind.append(f"{_unknown(comparison)} Its score says nothing.")
     # A score that says nothing is not explained.
@@ -474,12 +473,13 @@ def why(rows: Sequence[WithoutWord]) -> str:
     else:
         verb = "raises"
         opposite_verb = "lowers"
-    sentence = f"{_quoted(first, rows)} {verb} the cosine most: without it {first.cosine:.2f}."
+    sentence = (
+        f"{_quoted(first, rows)} {verb} the cosine most: without it {format_number(first.cosine)}."
+    )
     other = _opposite(rows)
     if other:
-        sentence += (
-            f" {_quoted(other, rows)} {opposite_verb} it most: without it {other.cosine:.2f}."
-        )
+        without = format_number(other.cosine)
+        sentence += f" {_quoted(other, rows)} {opposite_verb} it most: without it {without}."
     return sentence
 
 

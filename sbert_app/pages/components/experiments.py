@@ -236,13 +236,12 @@ def shared_settings(experiment: Experiment) -> str:
     settings_of_runs = []
     for plan in experiment.record.runs:
         config = RunConfig(**plan.config)
-        length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
         settings_of_runs.append(
             (
                 config.base,
                 config.objective,
                 config.train_data,
-                length,
+                config.length,
                 f"batch {config.batch_size}",
                 f"lr {config.learning_rate:g}",
             )

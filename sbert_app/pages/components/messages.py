@@ -80,7 +80,10 @@ def gradio_errors() -> Iterator[None]:
 
 
 def progress_bar(step: TaskProgress) -> Markup:
-    """Renders a bar with the current step, the share that is done, and the time left."""
+    """Renders a bar with the current step; as soon as a share is done, with this share and the time left."""
+    # Loading a model has no share that is done, so its bar would stand at 0%.
+    if not step.fraction:
+        return macro("progress")(f"{step.description} …", 0)
     left = "" if step.seconds_left is None else f" · {format_estimate(step.seconds_left)} left"
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 

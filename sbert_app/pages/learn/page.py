@@ -127,12 +127,15 @@ class _LearnPage:
             self.fields += view.fields
             self.outputs += view.outputs
         with gr.Row(elem_classes="actions turn"):
-            self.previous = gr.Button("← Previous", elem_id="previous")
+            # Enabled with the first lesson: a press before it would lead from nowhere.
+            self.previous = gr.Button("← Previous", interactive=False, elem_id="previous")
             copy = gr.Button("Copy a link to this lesson", size="sm", elem_id="copy-lesson")
             report_button(
                 services, self.report, [self.current, *self.outputs, *self.fields], "lesson"
             )
-            self.following = gr.Button("Next →", variant="primary", elem_id="next")
+            self.following = gr.Button(
+                "Next →", variant="primary", interactive=False, elem_id="next"
+            )
         copy.click(None, None, None, js=COPY_LINK)
 
     def report(self, current: int, *values: Any) -> Report:

@@ -235,16 +235,10 @@ def settings(run: Run) -> str:
 
 def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
     """Returns the length of a run and the settings of its optimiser. ``seeds`` replaces the seed of the config."""
-    if config.max_steps:
-        length = f"{config.max_steps:,} steps"
-    elif config.epochs == 1:
-        length = "1 epoch"
-    else:
-        length = f"{config.epochs:g} epochs"
     batch = f"batch {config.batch_size}"
     if config.mini_batch_size is not None:
         batch += f", {config.mini_batch_size} at a time"
-    parts = [length, batch, f"lr {format_learning_rate(config.learning_rate)}"]
+    parts = [config.length, batch, f"lr {format_learning_rate(config.learning_rate)}"]
     if config.lora_rank:
         parts.append(f"LoRA {config.lora_rank}")
     return [*parts, f"seed {seeds or config.seed}"]

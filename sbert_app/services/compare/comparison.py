@@ -60,8 +60,6 @@ class Side:
         language: the language of the sentence, if the model was made for another one; otherwise "".
         unknown: the words that the model does not know, such as emoji. It reads all of them as the
             same token.
-        is_unknown: whether the model does not know most of the words, so that a score of the
-            sentence is meaningless.
     """
 
     text: str
@@ -71,7 +69,6 @@ class Side:
     unread: int = 0
     language: str = ""
     unknown: tuple[str, ...] = ()
-    is_unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,8 @@ class Comparison:
         own_pooling: the pooling that the model was trained with.
         prompts: the texts before each sentence.
         advice: a hint if the model was trained with prompts and none is used.
-        cross_is_blind: whether the cross-encoder does not know most words of one of the sentences.
+        is_blind: whether the cosine is meaningless, see `_is_blind`.
+        cross_is_blind: the same for the score of the cross-encoder.
         cross_is_cut: whether the pair is longer than the cross-encoder reads.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
         weights: the key of the encoder's weights, see `weights_key`.
@@ -105,6 +103,7 @@ class Comparison:
     cross_encoder: str | None = None
     cross_score: float | None = None
     cross_ms: float | None = None
+    is_blind: bool = False
     cross_is_blind: bool = False
     cross_is_cut: bool = False
     card: dict[str, Any] | None = None
@@ -115,11 +114,6 @@ class Comparison:
     sent_to: str = ""
     weights: str = ""
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether the cosine is meaningless, as the model does not know most words of one of the sentences."""
-        return self.a.is_unknown or self.b.is_unknown
 
     def to_json(self) -> dict[str, Any]:
         attribution = self.attribution
@@ -186,9 +180,7 @@ def compare(
         scores = cross_encoder.predict([(a, b)], report=cross_report)
         cross_score = float(check_finite(cross_encoder, scores, [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - cross_started) * 1000
-        # If most words of a sentence are unknown, the model is blind: its score means nothing.
-        for side in (reading.a, reading.b):
-            cross_is_blind |= _is_most_of(_unknown_words(side, cross_encoder), side)
+        cross_is_blind = _is_blind(reading.a, reading.b, cross_encoder)
     advice = ""
     if not (encoder.prompt or second.prompt):
         advice = encoder.prompt_advice
@@ -208,6 +200,7 @@ def compare(
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
+        is_blind=_is_blind(reading.a, reading.b, encoder),
         cross_is_blind=cross_is_blind,
         cross_is_cut=cross_report.truncated > 0,
         card=cross_encoder.card if cross_encoder else None,
@@ -218,11 +211,8 @@ def compare(
 
 
 def _with_unknown(side: Side, encoder: VectorModel) -> Side:
-    """Fills in which words of a sentence the model does not know (``Side.unknown``)."""
-    unknown = _unknown_words(side, encoder)
-    return replace(
-        side, unknown=tuple(dict.fromkeys(unknown)), is_unknown=_is_most_of(unknown, side)
-    )
+    """Returns the sentence with the words that the model does not know."""
+    return replace(side, unknown=tuple(dict.fromkeys(_unknown_words(side, encoder))))
 
 
 def _unknown_words(side: Side, model: Model) -> list[str]:
@@ -231,13 +221,24 @@ def _unknown_words(side: Side, model: Model) -> list[str]:
     return list(compress(words, model.is_unknown(words)))
 
 
-def _is_most_of(unknown: Sequence[str], side: Side) -> bool:
-    """Whether the unknown words are most words of a sentence. Known punctuation does not count as a word."""
-    count = 0
-    for word in words_in_text(side.words):
-        if word.text in unknown or any(map(str.isalnum, word.text)):
-            count += 1
-    return 2 * len(unknown) > count
+def _is_blind(a: Side, b: Side, model: Model) -> bool:
+    """Whether a score of the model is meaningless.
+
+    It does not know most words of one of the sentences, or the sentences differ only in words that
+    it does not know, so that it reads the same twice.
+    """
+    words = []
+    known = []
+    for side in (a, b):
+        unknown = _unknown_words(side, model)
+        texts = [word.text for word in words_in_text(side.words)]
+        # Known punctuation does not count as a word.
+        count = sum(text in unknown or any(map(str.isalnum, text)) for text in texts)
+        if 2 * len(unknown) > count:
+            return True
+        words.append(texts)
+        known.append(["" if text in unknown else text for text in texts])
+    return words[0] != words[1] and known[0] == known[1]
 
 
 class _Reading(NamedTuple):

@@ -388,7 +388,7 @@ class ScoreJobs:
         def load(loading: Watch) -> tuple[VectorModel, PairModel | None]:
             encoder = self._models.get(request.model, VectorModel, request.pooling)
             if request.cross_encoder:
-                loading.report(0, f"Loading {request.cross_encoder} …")
+                loading.report(0, f"Loading {request.cross_encoder}")
             return encoder, self._models.cross_encoder_or_none(request.cross_encoder)
 
         outputs = [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats]
@@ -397,7 +397,7 @@ class ScoreJobs:
             self._check_copies(job)
             self._save(job.but(state=State.RUNNING))
             # A model cannot be stopped while it loads, but the job can.
-            encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
+            encoder, cross_encoder = run_apart(watch, f"Loading {request.model}", load)
             watch.check()
             scoring = watch.stage("Scoring")
             scale, labels = parse_reading(request.read_as)

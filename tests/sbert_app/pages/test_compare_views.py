@@ -153,9 +153,10 @@ class TestScores:
         assert both.count("German") == both.count("Both sentences look like German") == 1
 
     def test_a_pair_that_the_model_cannot_read_has_no_verdict(self):
-        blind = replace(side("🍎"), unknown=("🍎",), is_unknown=True)
+        blind = replace(side("🍎"), unknown=("🍎",))
         scored = comparison(
             a=blind,
+            is_blind=True,
             cross_encoder="minilm-stsb",
             cross_score=0.95,
             cross_ms=9.0,
@@ -193,6 +194,10 @@ class TestReason:
         )
         assert [row.decides for row in found.rows] == [True, False, False]
         assert [row.decides_cross for row in found.rows] == [False, True, False]
+
+    def test_a_cosine_below_zero_has_a_true_minus_sign(self):
+        found = answers.reason(answer(changes=[LeftOut("a", "dog", -0.64, None)]))
+        assert found.sentence.endswith("without it −0.04.")
 
     def test_each_row_has_both_scores_and_their_changes(self):
         html = shown(comparison(cross_encoder="c", cross_score=0.5), changes=self.CHANGES)

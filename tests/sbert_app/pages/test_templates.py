@@ -47,6 +47,12 @@ def test_bars_have_labels_cells_their_class_and_progress_the_time_left():
     assert 'aria-valuenow="25"' in html
 
 
+def test_a_bar_whose_share_is_unknown_moves_and_states_no_percentage():
+    html = progress_bar(TaskProgress("Loading all-MiniLM-L6-v2", 0, 1, 4.0))
+    assert "Loading all-MiniLM-L6-v2 …" in html and "%" not in html.replace("width:0.0%", "")
+    assert '<div class="bar moving" role="progressbar" aria-label="done">' in html
+
+
 def test_an_error_message_is_capitalized_unless_it_begins_with_a_name():
     assert (
         error_message("row 3 is empty") == '<div class="problem" role="alert">Row 3 is empty</div>'

@@ -96,8 +96,9 @@ def test_pages_share_the_files_of_gradio(client: TestClient):
         assert "immutable" in answer.headers["cache-control"]
 
 
-def test_the_name_of_the_front_page_leads_to_its_address(client: TestClient):
+def test_the_name_of_the_front_page_and_a_path_with_a_slash_lead_to_the_address(client: TestClient):
     assert client.get("/compare?a=One.&b=Two.").headers["location"] == "/?a=One.&b=Two."
+    assert client.get("/learn/?lesson=4").headers["location"] == "/learn?lesson=4"
 
 
 def test_an_unknown_address_has_the_navigation(client: TestClient, built: list[str]):

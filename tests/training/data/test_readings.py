@@ -70,7 +70,9 @@ def test_numbers_from_0_on_are_the_names_that_pandas_writes(tmp_path):
 def test_fields_beyond_the_header_are_said_but_for_empty_ones(tmp_path):
     rows = [(*PAIR[0], "4,5"), (*PAIR[1], "1,25"), (*PAIR[2], "0")]
     notes = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2", "score"), rows)).notes
-    marked = "2 rows are marked, the first is row 1: 4 fields where the header has 3; beyond the header: 5"
+    marked = (
+        "marked rows: 2, the first is row 1: 4 fields where the header has 3; beyond the header: 5"
+    )
     assert marked in notes
     trailing = [(*pair, score, "", "") for pair, score in zip(PAIR, (4.5, 0, 1), strict=True)]
     assert (

@@ -71,6 +71,10 @@ def test_sub_words_are_merged_to_words_that_say_where_they_stand(encoder):
     assert sorted(token for word in words for token in word.tokens) == list(
         range(len(vectors.tokens))
     )
+    sentence = "I don't quote 'it'."
+    (vectors,) = encoder.token_vectors([sentence])
+    words = [word.text for word in words_of(sentence, vectors)]
+    assert words == ["[CLS]", "I", "don't", "quote", "'", "it", "'", ".", "[SEP]"]
     (vectors,) = encoder.token_vectors([B])
     for word in words_of(B, vectors):
         if word.end > word.start:

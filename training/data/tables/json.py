@@ -142,7 +142,9 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
     remarks = [*renamed, *text.remarks]
     if bad:
-        remark = f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."
+        remark = (
+            f"Rows without a JSON object: {bad:,} of {rows:,}. They are kept, empty and marked."
+        )
         remarks.insert(0, remark)
     # A column whose combination of kinds `TYPES` does not list is text.
     types = [TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values()]

@@ -132,11 +132,11 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     # The runs with the defects that are ticked. In ``runs``, they follow the runs without defects.
     *_, ticked = runs.values()
     # One warning of each kind. Warnings of the same kind have the same first 9 characters; the
-    # figures after them differ with the seed.
+    # figures after them differ with the seed, and from the means in the table.
     warnings = {}
     for run in ticked:
         for warning in run.warnings:
-            warnings[warning[:9]] = f"The app says of such a run: “{warning}.”"
+            warnings[warning[:9]] = f"The app says of the run with seed {run.seed}: “{warning}.”"
     sentences = list(warnings.values()) or [
         "The app says nothing of such a run: it passes all four checks."
     ]

@@ -101,7 +101,7 @@ def quality_bars(rows: list[Representation]) -> go.Figure:
 def show(context: Context, pairs: float, model: str) -> Measurement:
     result = measure(context, model.strip() or context.setup.model, int(pairs))
     html = table(
-        ("", "what it is", "ρ ×100"),
+        ("vectors", "what it is", "ρ ×100"),
         [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows],
     )
     compared = f"{result.pairs.label}, cosine against people’s scores; embeddings computed in {result.timed}"

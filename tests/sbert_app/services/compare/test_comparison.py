@@ -157,6 +157,10 @@ def test_words_that_the_model_does_not_know_are_named(encoder, crosser):
     found = compare(encoder, crosser, "🍎", "🚗 !")
     assert (found.a.unknown, found.b.unknown) == (("🍎",), ("🚗",))
     assert found.is_blind and found.cross_is_blind
+    found = compare(encoder, crosser, "I like 🍎.", "I like 🚗.")
+    assert found.is_blind and found.cross_is_blind, "it reads the same sentence twice"
+    found = compare(encoder, crosser, "I like 🍎.", "I like 🍎.")
+    assert not found.is_blind and not found.cross_is_blind
     found = compare(encoder, None, "I like 🍎.", A)
     assert found.a.unknown == ("🍎",) and found.b.unknown == ()
     assert not found.is_blind
