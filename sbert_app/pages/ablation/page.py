@@ -225,9 +225,10 @@ def _text(name: str, base: str | None, sweep: Experiment | None) -> Markup:
     if table:
         shipped = sentence_case(outcome(table.rows))
         explanation = ablation.of_base.get(table.base, "")
-    here = ""
-    if sweep and sweep.values:
-        here = f"{_name_of(sweep)}: {sentence_case(outcome(sweep.rows))}"
+    # "" until two variants have a result.
+    here = outcome(sweep.rows) if sweep else ""
+    if sweep and here:
+        here = f"{_name_of(sweep)}: {sentence_case(here)}"
     return macro("ablation/question")(ablation, shown=shipped, here=here, of_base=explanation)
 
 
