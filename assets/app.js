@@ -213,16 +213,19 @@
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
   // A page is open when it no longer changes, and no visible part waits for its first answer. Parts that wait may come
-  // late, as Gradio loads the script of each kind of component.
-  const STILL_MS = 400, LATE_MS = 2000;
-  let opening = 0, hasWaited = false;
+  // late, as Gradio loads the script of each kind of component. A page that follows a run always changes a little, so it
+  // is open MOST_MS after its heading at the latest.
+  const STILL_MS = 400, LATE_MS = 2000, MOST_MS = 5000;
+  let opening = 0, latest = 0, hasWaited = false;
   function noteOpened() {
     const main = document.querySelector("main h1");
     const isWaiting = [...document.querySelectorAll("main .waiting")].some((part) => part.checkVisibility());
     hasWaited ||= isWaiting;
     clearTimeout(opening);
     if (!main || isWaiting) return;
-    opening = setTimeout(() => document.body.classList.add("opened"), hasWaited ? STILL_MS : LATE_MS);
+    latest ||= performance.now() + MOST_MS;
+    const delay = Math.min(hasWaited ? STILL_MS : LATE_MS, latest - performance.now());
+    opening = setTimeout(() => document.body.classList.add("opened"), delay);
   }
 
   let due = 0;

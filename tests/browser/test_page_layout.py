@@ -268,6 +268,13 @@ def test_a_page_is_laid_out_well(open_page, path, width, checks, subtests):
             check(page, path)
 
 
+def test_a_page_that_always_changes_is_shown_all_the_same(open_page):
+    page = open_page("/ablation")
+    page.evaluate("setInterval(() => document.body.classList.toggle('changes'), 50)")
+    expect(page.locator("body.opened")).to_be_attached()
+    expect(page.locator("#question")).to_be_visible()
+
+
 def test_learn_opens_with_a_lesson_of_few_words_that_is_not_long(open_page):
     page = open_page("/learn", width=1280)
     expect(page.locator("#result-1 .measured").first).to_be_visible()

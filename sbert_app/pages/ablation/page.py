@@ -225,9 +225,10 @@ def _text(name: str, base: str | None, sweep: Experiment | None) -> Markup:
     if table:
         shipped = sentence_case(outcome(table.rows))
         explanation = ablation.of_base.get(table.base, "")
-    here = ""
-    if sweep and sweep.values:
-        here = f"{_name_of(sweep)}: {sentence_case(outcome(sweep.rows))}"
+    # "" until two variants have a result.
+    here = outcome(sweep.rows) if sweep else ""
+    if sweep and here:
+        here = f"{_name_of(sweep)}: {sentence_case(here)}"
     return macro("ablation/question")(ablation, shown=shipped, here=here, of_base=explanation)
 
 
@@ -342,8 +343,9 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # `settings` has what all variants share. With both of these, all runs had the same rows.
-    if "train_data" in settings and "batch_size" in settings:
+    # `settings` has what all variants share. With all of these, the runs had the same rows. An
+    # objective makes its own rows of the data.
+    if {"train_data", "batch_size", "objective"} <= settings.keys():
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
     facts = {
@@ -426,16 +428,22 @@ def plan_of(
     Args:
         differences: the fields that differ from the settings of the figure; None without a figure.
     """
-    first = next(iter(estimate.estimates.values()))
     variants = format_count(len(estimate.estimates), "variant")
     seeds = format_count(estimate.seeds, "seed")
+    first = next(iter(estimate.estimates.values()))
+    # The steps are unknown, and None, for data that has to be downloaded first.
+    lengths = {run.steps for run in estimate.estimates.values()}
     steps = "as many steps as the data has"
-    if first.steps is not None:
+    if len(lengths) == 1 and first.steps is not None:
         steps = f"{first.steps:,} steps each"
     facts = [f"{variants} × {seeds} = {format_count(estimate.runs, 'run')}", steps]
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
     notes = list(first.notes)
+    # The first variant does not stand for those that have to download their data.
+    for run in estimate.estimates.values():
+        if run.rows is None:
+            notes += [note for note in run.notes if note not in notes]
     if differences:
         notes.insert(0, f"Differs from the figure: {', '.join(differences)}.")
     elif differences is not None:

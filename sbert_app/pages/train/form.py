@@ -360,14 +360,20 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
 
 
 def _in_words_of_form(message: str) -> str:
-    """Returns a message that names the field by its label, and says what 0 means in a field that may be empty."""
-    # A message of RunConfig begins with the name of the field.
-    name, _, rest = message.partition(" ")
-    if name not in SETTINGS:
+    """Returns a message that names fields by their labels, and says what 0 means in a number that may be empty."""
+    first, *others = message.split(" ")
+    # A message about one field begins with its name.
+    setting = SETTINGS.get(first)
+    if setting is None:
         return message
-    setting = SETTINGS[name]
-    message = f"{setting.label} {rest}"
-    if setting.words and setting.default is None:
+    words = [setting.label]
+    for word in others:
+        # A name without an underscore, such as base, is an ordinary word here.
+        is_name = word in SETTINGS and "_" in word
+        words.append(SETTINGS[word].label if is_name else word)
+    message = " ".join(words)
+    # Only numbers have a range.
+    if setting.range and setting.is_optional:
         message += f"; 0: {setting.words}"
     return message
 

@@ -304,7 +304,8 @@ class RunProgress:
                 case "eval":
                     latest = event
                     if event["step"] == 0:
-                        baseline = baseline or event
+                        # A run that is resumed before its first checkpoint is evaluated again.
+                        baseline = event
                     elif event.get("best"):
                         # It is better than all evaluations before.
                         best = event

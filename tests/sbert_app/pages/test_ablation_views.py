@@ -138,6 +138,13 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     )
 
 
+def test_the_plan_speaks_for_the_variants_that_download_other_data_too(sweeps):
+    html = views.plan_of(sweeps.estimate(new_sweep("base", 1, {})), None)
+    assert "4 variants × 1 seed = 4 runs · as many steps as the data has · " in html
+    assert html.count("snli:dev is downloaded from the Hub when the run starts") == 1
+    assert "scratch:bilstm takes its word vectors from GloVe" in html
+
+
 def test_a_sweep_is_estimated_and_is_a_grid_of_links_to_its_runs(sweeps):
     plan = new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"})
     html = views.plan_of(sweeps.estimate(plan), None)

@@ -173,6 +173,8 @@ def test_an_objective_shows_the_fields_that_it_needs():
         ({"matryoshka_dims": "wide"}, "must be whole numbers from 1"),
         ({"learning_rate": "fast"}, "Learning rate is 'fast'; it must be a number"),
         ({"max_steps": -1}, r"^Maximum steps is -1, but .*; 0: as many as the epochs take$"),
+        ({"max_tokens": 64, "mini_batch_size": 8}, "^Maximum tokens and Mini-batch size both say"),
+        ({"pooling": "wide"}, r"^Pooling 'wide' is unknown; choose mean, [^;]*$"),
         ({"train_data": ""}, "no training data yet"),
         ({"train_data": "stsb:train+../secret.csv"}, "cannot be used here"),
         ({"eval_data": "/etc/passwd"}, "cannot be used here"),
