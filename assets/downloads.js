@@ -90,6 +90,7 @@
       if (table.rows.length < 2 || table.closest("[data-no-csv]") || table.querySelector("button.download")) continue;
       // In the caption: it goes when the table does.
       const caption = table.caption || table.createCaption();
+      caption.classList.toggle("bare", !caption.textContent.trim());
       caption.append(button("CSV", "Download the table as CSV", () => {
         save(`${tableName(table)}.csv`, new Blob([csvOf(table)], { type: "text/csv;charset=utf-8" }));
       }));

@@ -29,6 +29,17 @@ SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 # The horizontal and the vertical axis of a matrix.
 TOP = {"side": "top", "showgrid": False}
 DOWNWARDS = {"autorange": "reversed", "showgrid": False}
+# Below a matrix, whose cells have the whole width.
+COLOUR_BAR = {
+    "tickangle": 0,
+    "thickness": 8,
+    "orientation": "h",
+    "y": 0,
+    "yanchor": "top",
+    "ypad": 6,
+    "len": 0.5,
+    "outlinewidth": 0,
+}
 # The most numbers that are legible next to each other, even on a phone.
 MOST_NUMBERS = 12
 # The vertical axis of a histogram.
@@ -90,17 +101,9 @@ def word_map(attribution: Attribution) -> go.Figure:
     words_b = parts.words_b
     # The colours need a range, even if all contributions are 0.
     bound = max(float(np.abs(parts.matrix).max()), 1e-6)
-    colour_bar = {
+    colour_bar = COLOUR_BAR | {
         "tickvals": [-bound, 0, bound],
         "ticktext": [f"−{bound:.2g}", "0", f"+{bound:.2g}"],
-        "tickangle": 0,
-        "thickness": 8,
-        "orientation": "h",
-        "y": 0,
-        "yanchor": "top",
-        "ypad": 6,
-        "len": 0.5,
-        "outlinewidth": 0,
     }
     # The cells of a larger map are too small for numbers.
     has_numbers = len(words_b) <= 9 and len(words_a) <= 14
@@ -148,15 +151,15 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
         hover=hover,
         digits=digits,
         customdata=names,
-        colorbar={"thickness": 10, "outlinewidth": 0},
+        colorbar=COLOUR_BAR,
         # Lines are counted from 1.
         x0=1,
         y0=1,
     )
-    title_below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
+    title_below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.02}
     alt = f"{title}: every pair of {n} sentences"
     return apply_style(
-        figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=title_below, margin_b=44
+        figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=title_below, margin_b=54
     )
 
 
@@ -241,8 +244,9 @@ def histogram(report: ScoreReport) -> go.Figure:
         anchor = "right" if report.mean > 0.9 else "center"
         figure.add_annotation(
             x=report.mean,
-            y=1.08,
+            y=1,
             yref="paper",
+            yanchor="bottom",
             text=f"mean {report.mean:.2f}",
             showarrow=False,
             xanchor=anchor,

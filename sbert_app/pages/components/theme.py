@@ -54,6 +54,8 @@ def build() -> gr.themes.Base:
         input_background_fill="#ffffff",
         input_background_fill_dark="#181e28",
         input_border_width="1px",
+        # Text fields are as tall as menus, and their texts begin at the same distance.
+        input_padding="8.2px 16px",
         block_label_text_weight="500",
         button_primary_background_fill="*primary_600",
         button_primary_background_fill_hover="*primary_700",

@@ -32,7 +32,7 @@ def build(services: Services) -> None:
     pickers = ModelAndData(services, "calibrate", DATA, "stsb:dev", label="Fit on")
     with gr.Row():
         second = open_dropdown(
-            "Check on", DATA, OR_HUB, value="stsb:test", elem_id="calibrate-check-data"
+            "Check on", DATA, OR_HUB, value="stsb:test", scale=2, elem_id="calibrate-check-data"
         )
         file = file_instead_of(second, min_width=260, elem_id="calibrate-check-file")
     panel = FilePanel(services, file, "calibrate-check")

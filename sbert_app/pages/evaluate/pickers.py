@@ -59,6 +59,7 @@ def model_dropdown(
         info,
         value=list(value) if several else value,
         multiselect=several,
+        scale=2 if several else 1,
         **options,
     )
     return fresh(

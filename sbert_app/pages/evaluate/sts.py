@@ -202,7 +202,6 @@ class _SimilarityTab:
                 services,
                 FIRST_MODELS,
                 " or NAME:cls",
-                scale=3,
                 min_width=300,
                 elem_id="evaluate-models",
             )
@@ -212,15 +211,13 @@ class _SimilarityTab:
                 OR_HUB,
                 value=["stsb:test"],
                 multiselect=True,
-                scale=2,
                 elem_id="evaluate-data",
             )
             self.files = gr.File(
                 label="Your own files",
                 file_count="multiple",
                 height=120,
-                scale=2,
-                min_width=280,
+                min_width=260,
                 elem_id="evaluate-files",
             )
         self.panel = FilePanel(services, self.files, "evaluate")
