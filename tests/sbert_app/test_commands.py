@@ -149,7 +149,7 @@ def test_columns_are_named_on_every_command(run: Run, folder: Path, model: Path)
         in run("evaluate", "--data", "stsb:dev", "--columns", "a,b").complaint
     )
     said = run("encode", "pairs.csv", "out.npy", "--model", model)
-    assert "pairs.csv holds pairs: sentence1 alone is encoded" in said.err
+    assert "pairs.csv has several columns of sentences: sentence1 alone is encoded" in said.err
 
 
 def test_compare_says_what_each_word_adds(run: Run, folder: Path, model: Path):
