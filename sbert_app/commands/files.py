@@ -201,8 +201,8 @@ def encode(
             table, column = open_sentences(path, file.columns, file.encoding, file.sheet)
             # `sentences` are the columns that have sentences: two for pairs, three for triplets.
             if file.columns is None and len(table.reading.sentences) > 1:
-                note = f"{source} has several columns of sentences: {column} alone is encoded; --columns names another column"
-                print(note, file=sys.stderr)
+                note = f"{source} has several columns of sentences: {column} alone is encoded"
+                print(f"{note}; --columns names another column", file=sys.stderr)
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)
             summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
