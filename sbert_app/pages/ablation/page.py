@@ -123,6 +123,7 @@ def build(services: Services) -> None:
 
     show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
     linked = on_open(_from_link, [name, figure_base, base_choice, panel.selected])
+    # An ablation that a person chose before the address was read stays.
     opened = keep_touched([name], linked)
     filled = opened.then(fill, [name, figure_base], fields, **event_options(queue=False))
     filled = keep_touched(fields, filled)
@@ -343,8 +344,8 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # `settings` has what all variants share. With all of these, the runs had the same rows. An
-    # objective makes its own rows of the data.
+    # `settings` has what all variants share. The number of rows seen is stated only if it is the same
+    # for all runs. That includes the objective, which makes its own rows of the data.
     if {"train_data", "batch_size", "objective"} <= settings.keys():
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
@@ -440,7 +441,8 @@ def plan_of(
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
     notes = list(first.notes)
-    # The first variant does not stand for those that have to download their data.
+    # The notes of the first variant stand for all, but not for variants whose data has to be
+    # downloaded first. Their number of rows is None.
     for run in estimate.estimates.values():
         if run.rows is None:
             notes += [note for note in run.notes if note not in notes]

@@ -589,6 +589,11 @@ def _encoder_card(
     is_measuring: bool,
     colour: str,
 ) -> ScoreCard:
+    """Returns the card of a bi-encoder, with the gold score that ``curve`` predicts from the cosine.
+
+    ``curve`` is None if the model is not calibrated; ``is_measuring`` tells whether it is being
+    calibrated. If the pair is an ``example``, the card has the error of the predicted score.
+    """
     pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)
     title = f"Cosine · {label}"
@@ -663,6 +668,7 @@ def _error(score: float, example: ExamplePair | None) -> str:
 def _cross_encoder_card(
     comparison: Comparison, score: float, example: ExamplePair | None, colour: str
 ) -> ScoreCard:
+    """Returns the card of the cross-encoder, whose ``score`` is shown on the gold scale as well."""
     card = ScoreCard(
         title=f"Cross-encoder · {model_label(comparison.cross_encoder)}",
         label="cross-encoder",

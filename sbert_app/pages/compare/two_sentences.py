@@ -141,6 +141,7 @@ class TwoSentences:
         gr.HTML(macro("compare/doors")())
 
     def wire(self) -> None:
+        """Connects the fields with the answer, and with its downloads, its reason and its calibration."""
         inputs = self.inputs
         outputs = [
             self.answer,
@@ -214,6 +215,7 @@ class TwoSentences:
         self._wire_examples()
 
     def _wire_examples(self) -> None:
+        """Fills in two sentences when the button of an example or of a random pair is pressed."""
         sentences = [self.a, self.b]
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(

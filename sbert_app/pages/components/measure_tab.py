@@ -191,6 +191,7 @@ class MeasureTab:
         )
 
         def show_example(was_selected: bool, starts: Questions) -> Update:
+            """Shows the example when the tab is selected for the first time, unless Start has been pressed by then."""
             if was_selected:
                 # Nothing changes, but an answer needs at least one component.
                 return {was_opened: True}

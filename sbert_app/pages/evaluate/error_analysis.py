@@ -89,6 +89,7 @@ class _ErrorAnalysisTab:
         report_button(services, self.report, [self.analysis, *parts], "errors")
 
     def wire(self) -> None:
+        """Connects the components: Start lists the errors, and the choice of a pair in a list explains it."""
         empty: Update = {
             **dict.fromkeys((self.over, self.under, self.map, self.heading), hidden()),
             self.slices: "",

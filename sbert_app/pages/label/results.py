@@ -87,6 +87,7 @@ class Results:
         ]
 
     def wire(self) -> None:
+        """Connects the buttons. A timer shows the progress of a training."""
         self.measure.click(
             self.score, self.project, self.quality, concurrency_limit=2, **event_options()
         )

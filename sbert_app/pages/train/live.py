@@ -198,6 +198,7 @@ class RunPanel:
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
+        """Connects the list of runs, whose runs can be opened, overlaid, filtered and deleted."""
         # The events of the list, such as ``open_run``, come from assets/train.js.
         opened = self.runs.open_run(
             _open_run,
