@@ -57,6 +57,8 @@ RUN_COLUMNS = [
     ("last", "number"),
 ]
 REPEATS_FIGURE = "Start repeats the figure: the same base, seeds and steps."
+# Names the ablation and its base in the address, as a step that Back undoes. The sweep, which has an
+# empty value here, is removed.
 KEEP_NAME = """(name, base) => window.nameInAddress(["preset", "base", "sweep"], [name, base || "", ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
@@ -275,7 +277,7 @@ def _sweep(
     """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
-    # The property makes a new dictionary, which is changed below. It has no base and no steps, as
+    # The property `changes` makes a new dictionary, which is changed below. It has no base and no steps, as
     # the form sets both.
     changes: dict[str, Any] = table.changes if table else {}
     # With 0 steps a run takes one epoch, which is the default.

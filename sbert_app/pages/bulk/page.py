@@ -121,6 +121,7 @@ class _Page:
             with gr.Column(scale=5, min_width=460):
                 self._build_results()
         self.duplicates = results.Duplicates(services, self.job)
+        # While a file is uploaded and read, Score and the last results are disabled.
         self.panel.hold([self.go, *self.result_outputs, self.duplicates.section])
         sections = {
             "The file": [self.panel.table],
@@ -213,14 +214,14 @@ class _Page:
             *models,
             *score_outputs,
         ]
-        inputs = [self.person_acted, *models, self.job_ids]
+        visit_inputs = [self.person_acted, *models, self.job_ids]
         # `visit` gets the models after the pickers have their values from the address. A visit and
         # Score follow a job until it ends, so more of them run at a time than usual.
         visited = self.models.wire().then(
-            self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
+            self.visit_first, visit_inputs, all_outputs, concurrency_limit=8, **event_options()
         )
         upload_events = [self.upload.upload, self.upload.clear]
-        file = [self.upload, self.job_ids]
+        open_inputs = [self.upload, self.job_ids]
         # `note_action` changes the dictionary in place, so the state is not an output.
         gr.on(
             [*upload_events, self.go.click],
@@ -231,7 +232,7 @@ class _Page:
         )
         # An upload cancels the visit, which may still be following a job.
         opened = gr.on(
-            upload_events, self.open, file, all_outputs, cancels=[visited], **event_options()
+            upload_events, self.open, open_inputs, all_outputs, cancels=[visited], **event_options()
         )
         reopen_inputs = [self.job, self.panel.encoding, self.panel.sheet]
         for picker in (self.panel.encoding, self.panel.sheet):

@@ -275,6 +275,7 @@ def result(
     explanation = None
     by_pooling = []
     if not blind:
+        # The contribution of each pair of words to the cosine; None without one, as under CLS pooling.
         exact = first.attribution
         explanation = reason(answer)
         by_pooling = poolings(first, curves[0], is_measuring)
@@ -592,7 +593,7 @@ def _encoder_card(
     """Returns the card of a bi-encoder, with the gold score that ``curve`` predicts from the cosine.
 
     ``curve`` is None if the model is not calibrated; ``is_measuring`` tells whether it is being
-    calibrated. If the pair is an ``example``, the card has the error of the predicted score.
+    calibrated. If people judge the ``example`` otherwise, the card says so.
     """
     pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)

@@ -305,6 +305,7 @@ class MeasureTab:
             }
 
     def _buttons(self, running: bool) -> Update:
+        """Returns the update of Start and Stop, without a button that the tab does not have."""
         update: Update = {}
         if self.stop is not None:
             update[self.stop] = gr.Button(STOP, interactive=True, visible=running)

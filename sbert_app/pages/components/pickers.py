@@ -231,6 +231,7 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
+    """Builds a picker of the pooling of a model."""
     return gr.Radio(
         POOLINGS,
         value="mean",

@@ -85,6 +85,7 @@ class _ErrorAnalysisTab:
             "A pair": [self.pair, self.map],
             "Where it is weak": [self.slices],
         }
+        # `report` adds the lists of errors to the report that this function makes.
         self._tab_report, parts = of_page("Error analysis", shows)
         report_button(services, self.report, [self.analysis, *parts], "errors")
 

@@ -395,7 +395,7 @@ class _MapTab:
     ) -> Update:
         """Shows the map of the corpus. Maps, regions and small plots that were made before are taken from caches.
 
-        ``values`` are those of `MapControls`.
+        ``values`` are the fields of `MapControls`.
         """
         # ``_drawn_version`` is for `is_up_to_date` in `wire`, which gets the same values.
         controls = MapControls(*values)

@@ -215,6 +215,7 @@ class _LearnPage:
             )
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
+            """Opens the next lesson of the class (a ``step`` of 1), or the previous one (-1)."""
             numbers = class_link.numbers
             # If the open lesson is not in the class, both buttons lead to the first one of the class.
             place = 0

@@ -177,6 +177,8 @@ class RunPanel:
         )
         refresh_on(deleted.then)
         run_js(deleted.then, FORGET_RUN)
+        # A push and an export take long, so they show the progress of Gradio, which `event_options`
+        # would hide.
         self.push.click(
             self._push,
             [self.current, self.push_repo, self.push_token],
