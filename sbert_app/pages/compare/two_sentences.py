@@ -122,7 +122,8 @@ class TwoSentences:
         # was stopped, and those that a link has filled in.
         self.stopped = gr.State(None)
         # The newest question (`ask`), the answer on the page (`SHOWN`), and the models that have to
-        # be downloaded for a question (`NEEDED`).
+        # be downloaded for a question (`NEEDED`). Handlers change this dictionary in place, so the
+        # state is never an output.
         self.questions = gr.State({})
         # The values change when models have to be downloaded, and when the download has ended.
         self.download_needed = gr.HTML("", visible="hidden")

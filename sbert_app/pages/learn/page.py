@@ -184,7 +184,8 @@ class _LearnPage:
         columns = [view.column for view in self.views]
         navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
         # The lesson that a person has asked for, and the question before a download. The keys are
-        # `LAST_LESSON` and `DOWNLOAD_QUESTION`.
+        # `LAST_LESSON` and `DOWNLOAD_QUESTION`. Handlers change this dictionary in place, so the
+        # state is never an output.
         questions = gr.State({})
 
         def measure_open(
@@ -225,7 +226,6 @@ class _LearnPage:
             return _show_lesson(numbers[min(max(place, 0), last)], class_link)
 
         def go(number: int, questions: Questions, class_link: ClassLink) -> list[Any]:
-            # The dictionary of the state is changed in place, so the state is not an output.
             questions[LAST_LESSON] = number
             return _show_lesson(number, class_link)
 

@@ -309,7 +309,7 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
 
     def preview(watch: Watch, *values: Any) -> Update:
         """Mines hard negatives as a run with these values would, and shows some of them."""
-        # It imports torch, which takes seconds.
+        # The import of torch takes seconds.
         from training.trainer.negatives import PREVIEWED, mine_for
 
         form_values = dict(zip(names, values, strict=True))
