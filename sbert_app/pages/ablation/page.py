@@ -57,8 +57,8 @@ RUN_COLUMNS = [
     ("last", "number"),
 ]
 REPEATS_FIGURE = "Start repeats the figure: the same base, seeds and steps."
-# Names the ablation and its base in the address, as a step that Back undoes. The sweep, which has an
-# empty value here, is removed.
+# Names the ablation and its base in the address, as a step that Back undoes. The sweep is removed,
+# as its value is empty here.
 KEEP_NAME = """(name, base) => window.nameInAddress(["preset", "base", "sweep"], [name, base || "", ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
@@ -277,8 +277,8 @@ def _sweep(
     """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
-    # The property `changes` makes a new dictionary, which is changed below. It has no base and no steps, as
-    # the form sets both.
+    # The property `changes` makes a new dictionary, which is changed below. It has no base and no
+    # steps, as the form sets both.
     changes: dict[str, Any] = table.changes if table else {}
     # With 0 steps a run takes one epoch, which is the default.
     if steps:
@@ -346,8 +346,9 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # `settings` has what all variants share. The number of rows seen is stated only if it is the same
-    # for all runs. That includes the objective, which makes its own rows of the data.
+    # `settings` has what all variants share. The number of rows that a run saw is stated only if
+    # the variants share the data, the batch size, and the objective, which makes its rows of the
+    # data.
     if {"train_data", "batch_size", "objective"} <= settings.keys():
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"

@@ -275,7 +275,8 @@ def result(
     explanation = None
     by_pooling = []
     if not blind:
-        # The contribution of each pair of words to the cosine; None without one, as under CLS pooling.
+        # The contribution of each pair of words to the cosine; None if it is not defined, as under
+        # CLS pooling.
         exact = first.attribution
         explanation = reason(answer)
         by_pooling = poolings(first, curves[0], is_measuring)
@@ -532,7 +533,8 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     """Returns remarks on words and languages that a model does not know, and on servers that got the sentences."""
     remarks = []
     for comparison in comparisons:
-        # If the model does not know most words of a sentence, `result` says so beside the score.
+        # The score of a model that does not know enough of the words is meaningless, and `result`
+        # says so beside the score.
         if not comparison.is_blind:
             remarks += comparison.warnings
         if comparison.sent_to:
@@ -614,7 +616,8 @@ def _encoder_card(
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
         card.foot = f"trained with {pooling_label(comparison.own_pooling)} pooling, not {pooling}"
     if comparison.is_blind:
-        # The model does not know most words of one of the sentences.
+        # The model does not know most words of a sentence, or the words in which the sentences
+        # differ.
         card.meaning = SAYS_NOTHING
     elif curve:
         card.gold = curve.gold_score(comparison.cosine)
@@ -675,7 +678,8 @@ def _cross_encoder_card(
         label="cross-encoder",
         term=CROSS_TERM,
         figure=f"{score:.2f}",
-        # Replaced below, unless the model does not know most words of one of the sentences.
+        # Replaced below, unless the model does not know most words of a sentence, or the words in
+        # which the sentences differ (`cross_is_blind`).
         meaning=SAYS_NOTHING,
         colour=colour,
     )

@@ -68,7 +68,8 @@ class Results:
             "Agreement": [self.agreement, self.differences],
             "The model": [self.quality, self.training],
         }
-        # `report` adds the name and the settings of the project to the report that this function makes.
+        # `report` adds the name and the settings of the project to the report that this function
+        # makes.
         self._page_report, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
         # The results of `quality.compare`, by the id of the run and the time at which it ended, so
