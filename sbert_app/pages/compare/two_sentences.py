@@ -198,7 +198,8 @@ class TwoSentences:
         # The cosine is shown before the cross-encoder has been loaded.
         first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
         answer_on(first.then)
-        # By itself only a short pair gets a reason. A click asks for the reason of any pair.
+        # By itself a pair gets a reason only if it is short (`is_automatic`). A click asks for the
+        # reason of any pair.
         add_reason_now = partial(self.add_reason, is_asked=True)
         self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
         follow(
@@ -402,7 +403,7 @@ class TwoSentences:
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
         """Measures the scores without each word, and returns the answer with these scores, as HTML.
 
-        Without a click (``is_asked``), only short pairs are measured.
+        Without a click (``is_asked``), pairs that are not short are left out (`is_automatic`).
         """
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer) or answer.changes is not None:

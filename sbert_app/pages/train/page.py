@@ -221,7 +221,7 @@ def _fill(
     """
     values = PRESETS[key].fields()
     if key == "two-stage":
-        # The second stage continues the newest run on NLI.
+        # The second stage continues the newest run on NLI, or starts from the default model.
         values["base"] = two_stage_base(services.jobs.store.recent())
     updates = dict(zip(names, form.updates(values, names), strict=True))
     updates |= changes or {}
