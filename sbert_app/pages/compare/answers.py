@@ -454,7 +454,10 @@ def reason(answer: Answer) -> Reason | None:
 
 
 def is_automatic(answer: Answer) -> bool:
-    """Whether each word is left out without a click: the pair is short, stays here, and its score is not meaningless."""
+    """Whether each word is left out without a click.
+
+    The pair is short and stays on this machine, and no model is blind (`Comparison.is_blind`).
+    """
     is_short = 0 < answer.word_count <= MOST_AUTOMATIC
     is_blind = any(comparison.is_blind for comparison in answer.comparisons)
     return is_short and not answer.comparison.sent_to and not is_blind
