@@ -57,6 +57,8 @@ RUN_COLUMNS = [
     ("last", "number"),
 ]
 REPEATS_FIGURE = "Start repeats the figure: the same base, seeds and steps."
+# Names the ablation and its base in the address, as a step that Back undoes. The sweep is removed,
+# as its value is empty here.
 KEEP_NAME = """(name, base) => window.nameInAddress(["preset", "base", "sweep"], [name, base || "", ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
@@ -123,6 +125,7 @@ def build(services: Services) -> None:
 
     show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
     linked = on_open(_from_link, [name, figure_base, base_choice, panel.selected])
+    # An ablation that a person chose before the address was read stays.
     opened = keep_touched([name], linked)
     filled = opened.then(fill, [name, figure_base], fields, **event_options(queue=False))
     filled = keep_touched(fields, filled)
@@ -274,8 +277,8 @@ def _sweep(
     """Returns the record of a new sweep for the values of `_form`."""
     ablation = ABLATIONS[name]
     table = _table(name, figure_base)
-    # The property makes a new dictionary, which is changed below. It has no base and no steps, as
-    # the form sets both.
+    # The property `changes` makes a new dictionary, which is changed below. It has no base and no
+    # steps, as the form sets both.
     changes: dict[str, Any] = table.changes if table else {}
     # With 0 steps a run takes one epoch, which is the default.
     if steps:
@@ -343,8 +346,9 @@ def source_of(table: PrecomputedTable) -> Markup:
     if "threads" in machine:
         threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
-    # `settings` has what all variants share. With all of these, the runs had the same rows. An
-    # objective makes its own rows of the data.
+    # `settings` has what all variants share. The number of rows that a run saw is stated only if
+    # the variants share the data, the batch size, and the objective, which makes its rows of the
+    # data.
     if {"train_data", "batch_size", "objective"} <= settings.keys():
         rows = min(max(steps) * settings["batch_size"], table.training_rows)
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
@@ -440,7 +444,8 @@ def plan_of(
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
     notes = list(first.notes)
-    # The first variant does not stand for those that have to download their data.
+    # The notes of the first variant stand for all, but not for variants whose data has to be
+    # downloaded first. Their number of rows is None.
     for run in estimate.estimates.values():
         if run.rows is None:
             notes += [note for note in run.notes if note not in notes]

@@ -48,7 +48,7 @@ class Models:
         model, pooling, cross = (
             request.query_params.get(str(picker.elem_id)) for picker in self.pickers
         )
-        # The pooling in an address may be one that the picker does not offer.
+        # The picker may not offer the pooling in the address. `pooling_radio` adds it.
         radio = pooling_radio(pooling) if pooling else gr.skip()
         return [model or gr.skip(), radio, cross or gr.skip()]
 

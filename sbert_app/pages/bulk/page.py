@@ -110,7 +110,7 @@ class _Page:
         self.address_threshold = gr.State(None)
         # Not empty once a person has uploaded a file or pressed Score (`note_action`). Then the
         # opening of the page ends without further changes.
-        self.questions = gr.State({})
+        self.person_acted = gr.State({})
         # The ids of the jobs of this browser, newest first. The secret is fixed, so that a
         # restarted app can read the list.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
@@ -121,6 +121,7 @@ class _Page:
             with gr.Column(scale=5, min_width=460):
                 self._build_results()
         self.duplicates = results.Duplicates(services, self.job)
+        # While a file is uploaded and read, Score and the last results are disabled.
         self.panel.hold([self.go, *self.result_outputs, self.duplicates.section])
         sections = {
             "The file": [self.panel.table],
@@ -148,6 +149,7 @@ class _Page:
             self.halt = gr.Button("Stop", visible=False, elem_id="stop", min_width=120)
 
     def _build_results(self) -> None:
+        """Builds the panel of the file, and below it the results, which are empty until a file is scored."""
         # The element ids begin with the name of the page.
         self.panel = FilePanel(self.services, self.upload, "bulk", "bulk", self.table)
         # The table of the example is part of the page, so that nothing below it moves after the
@@ -192,6 +194,7 @@ class _Page:
         ]
 
     def wire(self) -> None:
+        """Connects the components: the opening of the page, an upload, Score, Stop and the deletion of files."""
         models = self.models.pickers
         score_outputs = [
             *self.result_outputs,
@@ -211,24 +214,25 @@ class _Page:
             *models,
             *score_outputs,
         ]
-        inputs = [self.questions, *models, self.job_ids]
+        visit_inputs = [self.person_acted, *models, self.job_ids]
         # `visit` gets the models after the pickers have their values from the address. A visit and
         # Score follow a job until it ends, so more of them run at a time than usual.
         visited = self.models.wire().then(
-            self.visit_first, inputs, all_outputs, concurrency_limit=8, **event_options()
+            self.visit_first, visit_inputs, all_outputs, concurrency_limit=8, **event_options()
         )
         upload_events = [self.upload.upload, self.upload.clear]
-        file = [self.upload, self.job_ids]
+        open_inputs = [self.upload, self.job_ids]
+        # `note_action` changes the dictionary in place, so the state is not an output.
         gr.on(
             [*upload_events, self.go.click],
             note_action,
-            self.questions,
+            self.person_acted,
             None,
             **event_options(queue=False, trigger_mode="multiple"),
         )
         # An upload cancels the visit, which may still be following a job.
         opened = gr.on(
-            upload_events, self.open, file, all_outputs, cancels=[visited], **event_options()
+            upload_events, self.open, open_inputs, all_outputs, cancels=[visited], **event_options()
         )
         reopen_inputs = [self.job, self.panel.encoding, self.panel.sheet]
         for picker in (self.panel.encoding, self.panel.sheet):
@@ -276,12 +280,13 @@ class _Page:
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 
     def visit_first(
-        self, request: gr.Request, questions: Questions, *values: Any
+        self, request: gr.Request, person_acted: Questions, *values: Any
     ) -> Iterator[Update]:
         """Opens the page as `visit` does, and stops when a person uploads a file or presses Score."""
         for update in self.visit(request, *values):
             # `note_action` changes the dictionary in place, while this handler runs.
-            if questions:
+            if person_acted:
+                # A generator that yields nothing would clear the outputs.
                 yield {self.status: gr.skip()}
                 return
             yield update

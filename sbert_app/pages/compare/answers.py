@@ -275,6 +275,8 @@ def result(
     explanation = None
     by_pooling = []
     if not blind:
+        # The contribution of each pair of words to the cosine; None if it is not defined, as under
+        # CLS pooling.
         exact = first.attribution
         explanation = reason(answer)
         by_pooling = poolings(first, curves[0], is_measuring)
@@ -452,7 +454,10 @@ def reason(answer: Answer) -> Reason | None:
 
 
 def is_automatic(answer: Answer) -> bool:
-    """Whether each word is left out without a click: the pair is short, and stays on this machine."""
+    """Whether each word is left out without a click.
+
+    The pair is short and stays on this machine, and no model is blind (`Comparison.is_blind`).
+    """
     is_short = 0 < answer.word_count <= MOST_AUTOMATIC
     is_blind = any(comparison.is_blind for comparison in answer.comparisons)
     return is_short and not answer.comparison.sent_to and not is_blind
@@ -531,7 +536,8 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     """Returns remarks on words and languages that a model does not know, and on servers that got the sentences."""
     remarks = []
     for comparison in comparisons:
-        # If the model does not know most words of a sentence, `result` says so beside the score.
+        # The score of a model that does not know enough of the words is meaningless, and `result`
+        # says so beside the score.
         if not comparison.is_blind:
             remarks += comparison.warnings
         if comparison.sent_to:
@@ -589,6 +595,11 @@ def _encoder_card(
     is_measuring: bool,
     colour: str,
 ) -> ScoreCard:
+    """Returns the card of a bi-encoder, with the gold score that ``curve`` predicts from the cosine.
+
+    ``curve`` is None if the model is not calibrated; ``is_measuring`` tells whether it is being
+    calibrated. If people judge the ``example`` otherwise, the card says so.
+    """
     pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)
     title = f"Cosine · {label}"
@@ -608,7 +619,8 @@ def _encoder_card(
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
         card.foot = f"trained with {pooling_label(comparison.own_pooling)} pooling, not {pooling}"
     if comparison.is_blind:
-        # The model does not know most words of one of the sentences.
+        # The model does not know most words of a sentence, or the words in which the sentences
+        # differ.
         card.meaning = SAYS_NOTHING
     elif curve:
         card.gold = curve.gold_score(comparison.cosine)
@@ -663,12 +675,14 @@ def _error(score: float, example: ExamplePair | None) -> str:
 def _cross_encoder_card(
     comparison: Comparison, score: float, example: ExamplePair | None, colour: str
 ) -> ScoreCard:
+    """Returns the card of the cross-encoder, whose ``score`` is shown on the gold scale as well."""
     card = ScoreCard(
         title=f"Cross-encoder · {model_label(comparison.cross_encoder)}",
         label="cross-encoder",
         term=CROSS_TERM,
         figure=f"{score:.2f}",
-        # Replaced below, unless the model does not know most words of one of the sentences.
+        # Replaced below, unless the model does not know most words of a sentence, or the words in
+        # which the sentences differ (`cross_is_blind`).
         meaning=SAYS_NOTHING,
         colour=colour,
     )

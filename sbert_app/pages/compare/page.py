@@ -28,6 +28,7 @@ PRESS = lead("Press the button to see which lines are the most similar.")
 
 
 def build(services: Services) -> None:
+    """Builds the page inside the open Blocks: a tab for two sentences, and one for many."""
     gr.HTML(
         heading(
             "Compare", "Type two sentences. See how similar a language model finds them, and why."
@@ -96,6 +97,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
         pooling: str,
         cross: str | None,
     ) -> Update:
+        """Compares every pair of the lines. Without a cross-encoder, its matrix stays hidden."""
         encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
         cross_encoder = services.models.cross_encoder_or_none(cross)
         watch.report(0, "Comparing all pairs")

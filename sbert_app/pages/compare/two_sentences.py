@@ -122,7 +122,8 @@ class TwoSentences:
         # was stopped, and those that a link has filled in.
         self.stopped = gr.State(None)
         # The newest question (`ask`), the answer on the page (`SHOWN`), and the models that have to
-        # be downloaded for a question (`NEEDED`).
+        # be downloaded for a question (`NEEDED`). Handlers change this dictionary in place, so the
+        # state is never an output.
         self.questions = gr.State({})
         # The values change when models have to be downloaded, and when the download has ended.
         self.download_needed = gr.HTML("", visible="hidden")
@@ -141,6 +142,7 @@ class TwoSentences:
         gr.HTML(macro("compare/doors")())
 
     def wire(self) -> None:
+        """Connects the fields with the answer, and with its downloads, its reason and its calibration."""
         inputs = self.inputs
         outputs = [
             self.answer,
@@ -196,7 +198,8 @@ class TwoSentences:
         # The cosine is shown before the cross-encoder has been loaded.
         first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
         answer_on(first.then)
-        # By itself only a short pair gets a reason. A click asks for the reason of any pair.
+        # By itself a pair gets a reason only if it is short (`is_automatic`). A click asks for the
+        # reason of any pair.
         add_reason_now = partial(self.add_reason, is_asked=True)
         self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
         follow(
@@ -214,6 +217,7 @@ class TwoSentences:
         self._wire_examples()
 
     def _wire_examples(self) -> None:
+        """Fills in two sentences when the button of an example or of a random pair is pressed."""
         sentences = [self.a, self.b]
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(
@@ -399,7 +403,7 @@ class TwoSentences:
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
         """Measures the scores without each word, and returns the answer with these scores, as HTML.
 
-        Without a click (``is_asked``), only short pairs are measured.
+        Without a click (``is_asked``), pairs that are not short are left out (`is_automatic`).
         """
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer) or answer.changes is not None:

@@ -176,6 +176,7 @@ def follow(
     def show(
         looks: Questions, answers: dict[str, dict[Any, Any]], name_on_page: str, *values: Any
     ) -> Update:
+        """Returns what has changed since the answer ``name_on_page``, and the name of this answer."""
         is_newest = ask(looks)
         now = look(*values)
         if not is_newest():

@@ -153,7 +153,7 @@ class ExperimentPanel:
         can_resume = False
         if experiment is not None:
             experiment_id = experiment.id
-            # Also while its runs wait in the queue.
+            # True also while the runs wait in the queue.
             is_running = experiment.state == State.RUNNING
             can_delete = not is_running
             can_resume = can_delete and experiment.can_resume

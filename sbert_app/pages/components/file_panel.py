@@ -752,7 +752,7 @@ def chosen_name(
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
-    # Only one of them is set, or none.
+    # The text has either a scale or labels, or neither.
     scale, labels = parse_reading(read_as)
     name = DataName(
         path,

@@ -193,6 +193,7 @@ class MeasureTab:
         )
 
         def show_example(was_selected: bool, starts: Questions) -> Update:
+            """Shows the example when the tab is selected for the first time, unless Start has been pressed by then."""
             if was_selected:
                 # Nothing changes, but an answer needs at least one component.
                 return {was_opened: True}
@@ -306,6 +307,7 @@ class MeasureTab:
             }
 
     def _buttons(self, running: bool) -> Update:
+        """Returns the update of Start and Stop, without a button that the tab does not have."""
         update: Update = {}
         if self.stop is not None:
             update[self.stop] = gr.Button(STOP, interactive=True, visible=running)

@@ -70,7 +70,7 @@ def gradio_errors() -> Iterator[None]:
     except UserFacingError as error:
         raise gr.Error(summary_of(error), print_exception=False) from error
     except gr.Error:
-        # It already has a message for the user.
+        # A gr.Error already has a message for the user.
         raise
     except Exception as error:
         # While the process ends, executors refuse work, which is not a fault.

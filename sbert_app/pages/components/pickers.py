@@ -231,6 +231,7 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
+    """Builds a picker of the pooling of a model."""
     return gr.Radio(
         POOLINGS,
         value="mean",
@@ -254,7 +255,7 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
     def own_pooling(name: str) -> Any:
         own = services.models.own_pooling(named_model(name))
-        # The pooling is not known before the model has been downloaded.
+        # The pooling is None before the model has been downloaded, or if it is not a bi-encoder.
         return gr.skip() if own is None else pooling_radio(own)
 
     model.input(own_pooling, model, pooling, **event_options(queue=False, trigger_mode="multiple"))

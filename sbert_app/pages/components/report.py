@@ -130,6 +130,7 @@ def of_page(
         components += [part for part in parts if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
+        """Returns the report. ``values`` come from the components, then from the settings."""
         # The values of the components come first, and `_part` renders them as HTML; the values of
         # the settings follow.
         html = dict(zip(components, map(_part, values), strict=False))

@@ -51,6 +51,7 @@ FILTERS: dict[str, Callable[..., str]] = {
 
 @cache
 def _environment() -> Environment:
+    """Returns the Jinja2 environment of all pages, in which a missing value is an error."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1]),
         autoescape=True,

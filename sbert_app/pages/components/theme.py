@@ -20,6 +20,7 @@ def head(page: str) -> str:
 
 
 def build() -> gr.themes.Base:
+    """Returns the theme of all pages."""
     fonts = [
         gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")
     ]

@@ -85,10 +85,12 @@ class _ErrorAnalysisTab:
             "A pair": [self.pair, self.map],
             "Where it is weak": [self.slices],
         }
+        # `report` adds the lists of errors to the report that this function makes.
         self._tab_report, parts = of_page("Error analysis", shows)
         report_button(services, self.report, [self.analysis, *parts], "errors")
 
     def wire(self) -> None:
+        """Connects the components: Start lists the errors, and the choice of a pair in a list explains it."""
         empty: Update = {
             **dict.fromkeys((self.over, self.under, self.map, self.heading), hidden()),
             self.slices: "",

@@ -107,6 +107,7 @@ def build(services: Services) -> None:
         return {table: Output(progress_of(experiment), draw)}
 
     show_on = panel.wire(show, [table])
+    # The timer does not run when the page is opened, so the newest experiment is shown here.
     show_on(on_open().then)
     split.change(lambda split: gr.Slider(visible=split == K_FOLDS), split, k, **event_options())
     inputs = [file, split, k, base, steps, *file_panel.inputs]

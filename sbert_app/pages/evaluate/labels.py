@@ -63,6 +63,7 @@ def build(services: Services) -> None:
     report_button(services, *of_page("Triplets and labels", shows), "labels")
 
     def score(watch: Watch, *values: str) -> Update:
+        """Scores a model on triplets or on labels. Pairs with gold scores become triplets."""
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:
             # Pairs with scores become triplets, as in training. "triplet" is the objective that an
@@ -128,6 +129,7 @@ def build_transfer(services: Services) -> None:
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
     def score(watch: Watch, names: list[str], task: str, file: str | None, *how: str) -> Update:
+        """Scores each model on the task, or on the file in its place."""
         if not names:
             raise InputError("choose at least one model")
         models = [ModelName.parse(name) for name in names]

@@ -197,6 +197,7 @@ class _SimilarityTab:
         report_button(services, *of_page("Evaluation", shows, display), "evaluation")
 
     def _build_form(self, services: Services) -> None:
+        """Builds the form below "Measure others": models, data sets, files, Start and Stop."""
         with gr.Row(elem_classes="evaluate"):
             self.models = model_dropdown(
                 services,
@@ -233,6 +234,7 @@ class _SimilarityTab:
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
 
     def wire(self) -> None:
+        """Connects the form, the display, and the two compared models with the results."""
         display = [self.similarity, self.pearson, self.paper, self.format]
         outputs = [
             self.table,
@@ -272,16 +274,18 @@ class _SimilarityTab:
             [*reset, *outputs],
             **event_options(),
         )
-        pair = [self.grid, self.first, self.second, *display]
+        pair_inputs = [self.grid, self.first, self.second, *display]
         for control in (self.similarity, self.pearson, self.paper):
-            control.change(self.show, pair, outputs, **event_options(trigger_mode="always_last"))
+            control.change(
+                self.show, pair_inputs, outputs, **event_options(trigger_mode="always_last")
+            )
         self.format.input(
             export, [self.grid, *display], self.text, **event_options(trigger_mode="always_last")
         )
         for picker in (self.first, self.second):
             picker.input(
                 describe_difference,
-                pair,
+                pair_inputs,
                 self.differences,
                 **event_options(trigger_mode="always_last"),
             )

@@ -226,6 +226,7 @@ def _link_to_bulk(services: Services, file: str | None, how: Sequence[str] = ())
         query |= dict(zip(names, reading, strict=True))
 
     def link(model: ModelName, choice: Choice) -> str:
+        """Returns the link, or "" if Bulk cannot score with the model."""
         # Bulk scores with models of vectors only.
         if opener_of(model, services.settings.home).type is not VectorModel:
             return ""

@@ -89,6 +89,7 @@ class _ClustersTab:
         self.table = gr.HTML(elem_id="clusters-table")
 
     def _build_controls(self) -> None:
+        """Builds the controls of all methods. `_show_controls` shows those of the chosen method."""
         default = ClusterSettings()
         self.method = gr.Radio(
             METHODS,
@@ -138,6 +139,7 @@ class _ClustersTab:
         )
 
     def wire(self) -> None:
+        """Connects the components: clusters are found when the tab is opened, and again after each edit."""
         inputs = [self.open_corpus, self.method, self.smallest, self.cut, self.cosine, self.number]
         results = [self.table, self.download, self.shown_for]
         outputs = [*results, self.clustering, self.is_waiting]
@@ -165,6 +167,7 @@ class _ClustersTab:
         def visit(
             request: gr.Request, shown_for: OpenCorpus | None, *values: Any
         ) -> Iterator[Update]:
+            """Finds the clusters when the tab is opened, unless they are on the page already."""
             open_corpus = values[0]  # the first of the inputs
             if open_corpus is None:
                 # `resume` finds the clusters when the corpus is there.
@@ -192,6 +195,7 @@ class _ClustersTab:
         return {self.task.status: PRESS_BUTTON, self.shown_for: None, **self._no_clusters()}
 
     def find(self, watch: Watch, open_corpus: OpenCorpus | None, *controls: Any) -> Update:
+        """Finds and shows the clusters of the corpus, with the settings of the ``controls``."""
         method, smallest, cut, cosine, number = controls
         embeddings = self.services.embeddings
         embedded = require_open(open_corpus).embed(embeddings)

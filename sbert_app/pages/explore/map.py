@@ -88,6 +88,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
     def export(
         watch: Watch, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any
     ) -> Update:
+        """Writes the corpus with its map and its clusters into a Parquet file."""
         embeddings = services.embeddings
         embedded = require_open(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
@@ -244,6 +245,7 @@ class _MapTab:
         return gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
 
     def _build_settings(self) -> None:
+        """Builds the settings of the map inside the open gr.Accordion."""
         self.names = gr.Checkbox(True, label="Write names onto the map", elem_id="map-names")
         hint = "Few: local detail; many: global structure"
         self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
@@ -257,6 +259,7 @@ class _MapTab:
         )
 
     def wire(self) -> None:
+        """Connects the components: the map is drawn for each corpus, and again when a control changes."""
         controls = [
             self.colour,
             self.query,
@@ -390,6 +393,10 @@ class _MapTab:
         clustering: ClusterSettings,
         *values: Any,
     ) -> Update:
+        """Shows the map of the corpus. Maps, regions and small plots that were made before are taken from caches.
+
+        ``values`` are the fields of `MapControls`.
+        """
         # ``_drawn_version`` is for `is_up_to_date` in `wire`, which gets the same values.
         controls = MapControls(*values)
         models = [open_corpus.model]

@@ -164,6 +164,7 @@ class _ExplorePage:
         self.panel.hold([start])
 
     def _build_sources(self) -> None:
+        """Builds the choice of the corpus: its source, and the controls of each source."""
         self.source = gr.Radio(SOURCES, value=EXAMPLE, label="Corpus", elem_id="corpus-source")
         self.text = gr.Textbox(
             label="Sentences, one per line",
@@ -196,6 +197,7 @@ class _ExplorePage:
             self.forget = gr.Button("Delete it", elem_id="corpus-delete", min_width=90)
 
     def wire(self, tabs: gr.Tabs) -> None:
+        """Connects the components. The controls in the ``tabs`` of the page are kept in the address, too."""
         corpus_controls = [self.source, self.data, self.own_corpus, self.model, self.pooling]
         tab_controls = inputs_of(tabs, gr.Textbox)
         # By control, the values that are left out of the address. A pasted text and an upload are

@@ -132,6 +132,7 @@ class _PairsTab:
         self.compared = gr.State(None)
 
     def wire(self) -> None:
+        """Connects the components. The results are cleared when another corpus is opened."""
         inputs = [self.open_corpus, self.k, self.threshold, self.hide_identical]
         no_pairs = {self.table: "", self.download: hidden()}
         downloads = (self.download_kept, self.download_all, self.download_shared)
@@ -186,6 +187,7 @@ class _PairsTab:
         threshold: float,
         hide_identical: bool,
     ) -> Update:
+        """Shows the ``k`` most similar pairs of the corpus whose cosine is at least ``threshold``."""
         embedded = require_open(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
         pairs = search.similar_pairs(embedded, int(k), threshold, hide_identical, comparing)

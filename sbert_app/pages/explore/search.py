@@ -55,6 +55,7 @@ def build(services: Services, shared: Shared) -> None:
     def run(
         watch: Watch, open_corpus: OpenCorpus, query: str, k: int, cross_encoder: str | None
     ) -> Update:
+        """Searches the corpus. If a cross-encoder is chosen, it re-ranks the nearest sentences."""
         check_query(query or "", int(k))
         embedded = open_corpus.embed(services.embeddings)
         name = cross_encoder or NO_CROSS_ENCODER

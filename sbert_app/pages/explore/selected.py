@@ -190,6 +190,7 @@ class SelectedPanel:
             self.column: gr.update(visible=True),
             self.summary: macro("explore/selected_summary")(subset, list(listed)),
             self.table: gr.update(value=selected_table(subset, corpus), visible=True),
+            # Opens the tab with this panel.
             self.lists: gr.Tabs(selected="selected"),
             self.download: str(file),
             self.links: selected_links(sentences, token),

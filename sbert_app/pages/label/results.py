@@ -68,6 +68,8 @@ class Results:
             "Agreement": [self.agreement, self.differences],
             "The model": [self.quality, self.training],
         }
+        # `report` adds the name and the settings of the project to the report that this function
+        # makes.
         self._page_report, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
         # The results of `quality.compare`, by the id of the run and the time at which it ended, so
@@ -87,6 +89,7 @@ class Results:
         ]
 
     def wire(self) -> None:
+        """Connects the buttons. A timer shows the progress of a training."""
         self.measure.click(
             self.score, self.project, self.quality, concurrency_limit=2, **event_options()
         )
@@ -173,6 +176,7 @@ class Results:
         return {self.training: html, self.timer: gr.Timer(active=is_active)}
 
     def report(self, *values: Any) -> Report:
+        """Returns the report of the project. ``values`` are the parts of the page, then the project's id."""
         *parts, project_id = values
         project = self._open(project_id)
         settings = {
@@ -183,6 +187,7 @@ class Results:
         return replace(self._page_report(*parts), title=project.info.name, settings=settings)
 
     def export(self, project_id: str) -> Update:
+        """Exports the project as a CSV file, which a script then saves, or shows why it cannot be exported."""
         try:
             project = self._open(project_id)
             file = self.services.temp.results("label") / f"{project.id}.csv"

@@ -149,6 +149,7 @@ class _LearnPage:
         return make(*(value_of[component] for component in inputs))
 
     def _build_lesson(self, lesson: Lesson) -> _LessonView:
+        """Builds a lesson in a hidden column: its text and its question, and beside them the demo."""
         number = lesson.number
         with gr.Column(
             visible=False, elem_id=f"lesson-{number}", elem_classes="lesson-page"
@@ -177,10 +178,14 @@ class _LearnPage:
         return _LessonView(self.services, lesson, demo, [figure, result], column, reset, tab)
 
     def wire(self) -> None:
+        """Connects the components. Whenever a lesson is opened, it is measured."""
         current = self.current
         class_link = self.class_link
         columns = [view.column for view in self.views]
         navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
+        # The lesson that a person has asked for, and the question before a download. The keys are
+        # `LAST_LESSON` and `DOWNLOAD_QUESTION`. Handlers change this dictionary in place, so the
+        # state is never an output.
         questions = gr.State({})
 
         def measure_open(
@@ -190,6 +195,7 @@ class _LearnPage:
             current: int,
             *values: Any,
         ) -> Iterator[Update]:
+            """Measures the open lesson. ``values`` come from the controls of all lessons."""
             value_of = dict(zip(self.controls, values, strict=True))
             view = self.views[current - 1]
             # The values of the controls of the open lesson.
@@ -210,6 +216,7 @@ class _LearnPage:
             )
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
+            """Opens the next lesson of the class (a ``step`` of 1), or the previous one (-1)."""
             numbers = class_link.numbers
             # If the open lesson is not in the class, both buttons lead to the first one of the class.
             place = 0
@@ -219,7 +226,6 @@ class _LearnPage:
             return _show_lesson(numbers[min(max(place, 0), last)], class_link)
 
         def go(number: int, questions: Questions, class_link: ClassLink) -> list[Any]:
-            # The dictionary of the state is changed in place, so the state is not an output.
             questions[LAST_LESSON] = number
             return _show_lesson(number, class_link)
 

@@ -161,6 +161,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def build(services: Services) -> None:
+    """Builds the fold for teachers inside the open Blocks: the form of a class, and its link."""
     with gr.Accordion(
         "For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"
     ):
@@ -205,6 +206,7 @@ def build(services: Services) -> None:
         def show(
             request: gr.Request, selected: list[str], title: str, model: str, data: str, seed: str
         ) -> tuple[Any, Any]:
+            """Returns the link of the class or an error, and the update of the button that copies the link."""
             values = {
                 "class": title,
                 "model": model,

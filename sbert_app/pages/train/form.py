@@ -134,6 +134,7 @@ def build(services: Services) -> Fields:
     with _fold("optimisation") as fields["optimisation"]:
         for row in OPTIMISATION:
             fields |= _row(initial, row, min_width=90)
+    # Such as "pairs per step".
     fields["batch_size"].info = f"{objective.rows.noun} per step"
     with _fold("evaluation") as fields["evaluation"]:
         fields |= _data(services, initial, "eval_data", "dev", DEV_DATA)

@@ -177,6 +177,8 @@ class RunPanel:
         )
         refresh_on(deleted.then)
         run_js(deleted.then, FORGET_RUN)
+        # A push and an export take long, so they show the progress of Gradio, which `event_options`
+        # would hide.
         self.push.click(
             self._push,
             [self.current, self.push_repo, self.push_token],
@@ -198,6 +200,7 @@ class RunPanel:
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
+        """Connects the list of runs, whose runs can be opened, overlaid, filtered and deleted."""
         # The events of the list, such as ``open_run``, come from assets/train.js.
         opened = self.runs.open_run(
             _open_run,

@@ -61,6 +61,7 @@ SHOW_SETTINGS = (
 
 
 def build(services: Services) -> None:
+    """Builds the page inside the open Blocks: the form, and beside it the open run and the list of all runs."""
     gr.HTML(heading("Train", TAGLINE))
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
@@ -118,7 +119,7 @@ def _connect_form(
     unchanged = [gr.skip()] * len(outputs)
     # Not empty once a person has chosen a preset (`note_action`). Then the address does not fill in
     # the form any more.
-    questions = gr.State({})
+    preset_chosen = gr.State({})
 
     def describe(run: RunEstimate, *values: Any) -> Update:
         """Updates the titles of the folds, and the changes from the preset that filled the form."""
@@ -140,14 +141,15 @@ def _connect_form(
         services.jobs.store, [*inputs, preset_state], planned, estimate, describe, described
     )
 
-    def fill_from_link(questions: Questions, request: gr.Request) -> list[Any]:
-        if questions:
+    def fill_from_link(preset_chosen: Questions, request: gr.Request) -> list[Any]:
+        if preset_chosen:
             # A person has chosen a preset while the page was opening, and it stays.
             return unchanged
         return _fill_from_link(services, config_fields, request) or unchanged
 
-    def fill_form(questions: Questions, key: str) -> list[Any]:
-        note_action(questions)
+    def fill_form(preset_chosen: Questions, key: str) -> list[Any]:
+        # Changes the dictionary in place, so the state is not an output.
+        note_action(preset_chosen)
         return _fill(services, names, key)
 
     run_js(preset.input, KEEP_PRESET, preset)
@@ -156,7 +158,7 @@ def _connect_form(
     # event again to all of them ("multiple" at `event_options`).
     picked = preset.input(
         fill_form,
-        [questions, preset],
+        [preset_chosen, preset],
         outputs,
         **event_options(queue=False, trigger_mode="multiple"),
     )
@@ -185,7 +187,7 @@ def _connect_form(
     start_form.estimate_on(partial(gr.on, edited))
     take_file_after = connect_uploads(fields, planned, start_form.estimate_on)
 
-    opened = on_open().then(fill_from_link, questions, outputs, **event_options(queue=False))
+    opened = on_open().then(fill_from_link, preset_chosen, outputs, **event_options(queue=False))
     filled_in = take_file_after(opened)
     start_form.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return start_form
@@ -219,7 +221,7 @@ def _fill(
     """
     values = PRESETS[key].fields()
     if key == "two-stage":
-        # The second stage continues the newest run on NLI.
+        # The second stage continues the newest run on NLI, or starts from the default model.
         values["base"] = two_stage_base(services.jobs.store.recent())
     updates = dict(zip(names, form.updates(values, names), strict=True))
     updates |= changes or {}
@@ -306,7 +308,8 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
     )
 
     def preview(watch: Watch, *values: Any) -> Update:
-        # It imports torch, which takes seconds.
+        """Mines hard negatives as a run with these values would, and shows some of them."""
+        # The import of torch takes seconds.
         from training.trainer.negatives import PREVIEWED, mine_for
 
         form_values = dict(zip(names, values, strict=True))

@@ -167,6 +167,7 @@ def describe(rates: Rates, sentences: int) -> Markup:
 
 
 def _row(rates: Rates, sentences: int, remark: str = "") -> tuple[str, ...]:
+    """The cells of a row: the number of sentences with a remark, the number of pairs, both times."""
     bi, cross = both_seconds(rates, sentences)
     return (
         f"{sentences:,}{remark}",

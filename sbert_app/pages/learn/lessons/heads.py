@@ -94,6 +94,7 @@ def measure(context: Context, train_pairs: int) -> Heads:
             watch.check()
             watch.on_progress(len(rows), len(CONCATENATIONS))
             rows.append(_head(name, train, test))
+    # The accuracy of always predicting the most frequent label.
     chance = float(test.labels.bincount().max() / len(test.labels))
     return Heads(rows, chance, len(train.labels), train.seconds + test.seconds, timed.seconds, data)
 
@@ -223,6 +224,7 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
 
 
 def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
+    """Returns sentences on heads that are worse than chance, on the best head, and on the shipped runs."""
     sentences = [
         f"{row.label} is right on {100 * row.train_accuracy:.0f}% of its training pairs and on "
         f"{100 * row.test_accuracy:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting "

@@ -183,6 +183,7 @@ def describe(result: Layers, pooling: str) -> Markup:
 
 
 def _findings(result: Layers, pooling: str) -> list[str]:
+    """Returns sentences on the best layer, and on the average of layer 1 and the last layer."""
     values = result.by_pooling[pooling]
     name = pooling_label(pooling)
     best = result.best(pooling)

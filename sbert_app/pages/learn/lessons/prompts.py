@@ -106,6 +106,7 @@ def measure(context: Context, own: str) -> Prompts:
 # The vectors under `PROMPTS` stay the same while the reader tries prompts of their own.
 @lru_cache(maxsize=4 * len(PROMPTS))
 def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Timed]:
+    """The vectors of the first and of the second sentences under a prompt, and the time."""
     sample = gold_sample(context, PAIRS)
     encoder = context.encoder
     sentences = [prompt + sentence for sentence in (*sample.first, *sample.second)]

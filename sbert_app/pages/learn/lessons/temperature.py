@@ -180,6 +180,7 @@ def describe(result: Trainings, selected: TrainedCosines) -> Markup:
 
 
 def _findings(result: Trainings) -> list[str]:
+    """Returns sentences on the effect of the temperature: on the cosines of random pairs, and on ρ."""
     before = result.before
     # The lowest temperature.
     low = result.after[0]
