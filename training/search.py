@@ -71,7 +71,8 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
 def pairwise_similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     """Compares vectors row by row: float32 (N, D), (N, D) -> (N,).
 
-    The arguments are as in `similarity`. InputError, also if the numbers of vectors differ.
+    The arguments are as in `similarity`. InputError if the dimensions or the numbers of vectors
+    differ, or the function is unknown.
     """
     first = as_rows(u)
     second = as_rows(v)

@@ -173,6 +173,8 @@ def decide(
             if choice.exists:
                 choices.append(choice)
                 continue
+            # No threshold passes the test. This choice says why. A second choice has the threshold
+            # that reaches the precision on the pairs ``inside``, without a test.
             choices.append(_with_more_pairs(choice, pairs, criterion.value))
             untested = inside.choose_untested(criterion.value)
             if not np.isnan(untested.value):

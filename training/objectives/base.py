@@ -142,6 +142,7 @@ class OwnObjective(Objective):
         self.call = call
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        """Computes the caller's loss. InputError unless it is a scalar that depends on the vectors."""
         import torch
 
         loss = self.call(list(vectors), target)

@@ -139,7 +139,8 @@ class TokenizedBatches:
         if isinstance(encoder, TrainableCrossEncoder):
             # A cross-encoder reads the sentences of a row together: one column of pairs.
             inputs = [list(zip(*self.data.columns, strict=True))]
-        # None for all columns if the config sets no prompt.
+        # The role of each column, query or document, which decides its prompt. All are None if the
+        # config sets no prompt.
         roles = [config.role(number) for number in range(len(inputs))]
         # The token ids that occur in the data.
         self.used: set[int] = set()

@@ -66,6 +66,7 @@ class Evaluator:
         self.loss_examples = loss_examples
         self.batch_size = config.batch_size
         self.dims = config.matryoshka_dims
+        # A function from the number of a column to its role, None without prompts in the config.
         self.role = config.role
         columns = chain.from_iterable(part.columns for part in training)
         sentences = list(dict.fromkeys(chain.from_iterable(columns)))
@@ -90,10 +91,10 @@ class Evaluator:
     def measure(
         self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
-        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding.
+        """Returns the figures that the module's docstring lists.
 
-        ``objective`` is the `Loss` of the run, which takes vectors, targets and the number of a
-        part.
+        Raises StoppedError if ``should_stop`` returns true during encoding. ``objective`` is the
+        `Loss` of the run, which takes vectors, targets and the number of a part.
         """
         vectors: Vectors = {}
         figures: Figures = {}

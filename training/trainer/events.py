@@ -221,7 +221,8 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     from accelerate.tracking import TensorBoardTracker
 
-    # TensorBoard hides the figures of later steps, which the interrupted run has written.
+    # The interrupted run may have written figures of steps after the checkpoint. TensorBoard hides
+    # the figures from `purge_step` on.
     purge_step = None if step is None else step + 1
     tracker = TensorBoardTracker("tensorboard", folder, purge_step=purge_step)
     tracker.start()

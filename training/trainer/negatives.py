@@ -121,7 +121,11 @@ class MinedNegatives:
 
 
 def mine_for(config: RunConfig, home: str | Path | None = None, **watch: Any) -> MinedNegatives:
-    """Mines the triplets that a run would learn from. InputError and StoppedError as in `mine_negatives`."""
+    """Mines the triplets that a run would learn from.
+
+    InputError if the data or the base cannot be used, or no pair gets a negative. ``watch``:
+    on_progress and should_stop, after which StoppedError is raised.
+    """
     data = training_data(config.train_data, config.objective, config.seed, home)
     encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
     return mine_negatives(encoder, data, config.negative_margin, config.seed, **watch)

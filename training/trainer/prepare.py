@@ -74,8 +74,9 @@ class Preparation:
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Each set was transformed alone, so two sets may share sentences. Transforming the
-            # joined sets leaves each sentence once.
+            # Each set of the only part was transformed alone, so two sets may share sentences.
+            # Transforming the joined sets leaves each sentence once. Several parts have one set
+            # each.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, saved_dimension = self._load_encoder(data, device)
@@ -95,6 +96,7 @@ class Preparation:
 
         negatives: Sequence[MinedTriplet] = ()
         if config.mine_negatives:
+            # The config allows negatives to be mined for a single part only.
             mined = self._mine_negatives(encoder, data[0])
             negatives = mined.examples()
             data = [mined.data]
@@ -124,6 +126,7 @@ class Preparation:
             evaluator = LanguageModelEvaluator(evaluator, dev_rows, config.seed)
 
         data_notes = [*data[0].notes]
+        # With several parts there is one note for each, which names the part.
         if len(data) > 1:
             data_notes = []
             for rows, part, steps in zip(data, config.parts, batches.steps, strict=True):

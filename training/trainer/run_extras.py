@@ -43,6 +43,7 @@ FILE = "own.json"
 HOOKS = ("on_step", "on_evaluate", "on_checkpoint", "on_end")
 # The objects that the config names.
 NAMED = ("objective", "train_data", "eval_data")
+# The objects that the notes of a run name, as the config has no field for them.
 UNNAMED = ("optimizer", "schedule")
 
 
@@ -198,7 +199,10 @@ def _place(part: object) -> str:
 
 @dataclass
 class RunStatus:
-    """The state of a run, with the reason. The run stops when the file ``stop`` is created; None without a record."""
+    """The state of a run, with the reason.
+
+    The run stops when the file ``stop`` is created; ``stop`` is None if no record is written.
+    """
 
     state: str = "running"
     reason: str | None = None

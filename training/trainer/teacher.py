@@ -57,7 +57,8 @@ class Examples:
 def own_targets(data: Dataset, target: str | None = None) -> Examples:
     """Adds the targets of the data itself: labels int64, or gold scores float32 from 0 to 1.
 
-    If the target is `TEXTS`, adds a number for each text, which is the same for equal texts.
+    If the target is `TEXTS`, adds a number for each text. Texts that differ only in case or white
+    space have the same number.
     """
     if target == TEXTS:
         _, inverse = numbered(map(folded, chain.from_iterable(data.columns)))
@@ -158,7 +159,7 @@ class Teacher:
             vectors = projected
             note += f", projected from {width} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
         values = torch.from_numpy(np.ascontiguousarray(vectors))
-        # The vectors of such a student have length 1, so the targets get this length too.
+        # The vectors of a student that normalises have length 1, so the targets get this length too.
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
         return Examples(data.with_note(note), Targets(values, _by_row(inverse, data)))

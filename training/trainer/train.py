@@ -348,6 +348,7 @@ def _open_folder(
             f"{folder} holds another run: name another folder, or pass resume=True or overwrite=True"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    # The files of a run that is overwritten, or that was interrupted before its first checkpoint.
     shutil.rmtree(checkpoint, ignore_errors=True)
     shutil.rmtree(folder / "model", ignore_errors=True)
     (folder / negatives.FILE).unlink(missing_ok=True)

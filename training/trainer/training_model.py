@@ -15,7 +15,8 @@ more forward pass.
 Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in
 the dtype of the encoder (see `training.trainer.replica`). The modules after the pooling
 (`Encoder.head`) are part of the loss: small, and computed once for the whole batch. With LoRA only
-the adapters are trained; `export_encoder` merges them.
+the adapters of an encoder are trained, and the head of a cross-encoder or a language model beside
+them; `export_encoder` merges the adapters.
 """
 
 import copy
@@ -65,13 +66,15 @@ class TrainingBatch:
     """
 
     micro_batches: list[MicroBatch]
-    # The number of vectors of each micro-batch, one for each sentence.
+    # The number of vectors of each micro-batch: one for each sentence, or for each masked token.
     sizes: list[int]
     # (B * C,) int64: the position of each sentence, column by column, in the micro-batches; None =
     # the same order.
     order: Tensor | None
     columns: int
-    target: Tensor | None  # (B,)
+    # The targets of the B rows, see `training.trainer.teacher.Targets`; of a language model the ids
+    # of the masked tokens.
+    target: Tensor | None
     # The number of the part of the data, whose objective computes the loss.
     part: int = 0
 
@@ -272,6 +275,7 @@ class TrainingModel(nn.Module):
         pairs = zip(outputs, gradients, strict=True)
         run_parallel([partial(backward, output, gradient) for output, gradient in pairs])
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
+        # The gradients for the word embeddings; none if these are not trained, or belong to the module.
         input_gradients = []
         for output in outputs:
             if output.input_gradient is not None:
@@ -394,7 +398,8 @@ def split_by_length(
     def fits(budget: int) -> bool:
         return len(list(plan(lengths, budget))) <= parts
 
-    # The smallest budget that fits. It is at least the mean, and at most all rows in one group.
+    # The smallest budget that fits, by bisection: `fits` is false below it and true from it on. It is
+    # at least the mean of the groups, and at most all rows in one group.
     most = max(lengths) * len(lengths)
     budget = bisect_left(range(most), True, lo=sum(lengths) // parts, key=fits)
     return list(plan(lengths, min(budget, most_tokens or budget)))
@@ -422,8 +427,8 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
-    # All weights of a head are trained, as they are random at first, except for the vocabulary of a
-    # language model.
+    # All weights of a head are trained, as they may be random at first. Only the vocabulary of a
+    # language model, its output embeddings, is not trained.
     heads = head_modules(backbone)
     if heads:
         # Heads get no adapters. `modules_to_save` trains all weights of a head. For a language
