@@ -137,7 +137,10 @@ def decide(
     criteria: Sequence[str] = CRITERIA,
     keys: Keys = None,
 ) -> Decision:
-    """Chooses a threshold for each criterion, and measures it. The best F1 is measured on other pairs.
+    """Chooses a threshold for each criterion, and measures it.
+
+    The threshold of the best F1 is measured on other pairs than it is chosen on, if there are at
+    least four matches and four other pairs.
 
     Args:
         scores: (N,), larger for more similar pairs.

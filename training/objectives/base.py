@@ -70,8 +70,8 @@ class Objective:
     scores_pairs: ClassVar[bool] = False
     # Whether it trains a language model, by the logits of tokens.
     predicts_tokens: ClassVar[bool] = False
-    # The figure that selects the best model; None = the one of the dev data: spearman, accuracy or
-    # loss.
+    # The figure that selects the best model; None = the first that is measured of `MAIN_METRICS`
+    # (`training.trainer.run_metrics`), such as spearman, accuracy or loss.
     selected_by: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:

@@ -78,6 +78,7 @@ class LengthGroupedSampler:
         return batches[(position * self.processes + process) % len(batches)]
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
+        """Returns the row numbers of each batch of an epoch, in the order of training."""
         random = np.random.default_rng([self.seed, epoch])
         shuffled = random.permutation(len(self.lengths))
         pool_size = POOL * self.batch_size

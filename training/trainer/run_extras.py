@@ -296,6 +296,7 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
 def _write(
     file: Path, status: RunStatus, created: float, started: float, ended: float | None = None
 ) -> None:
+    """Writes the record of a run. The times are seconds since 1970; ``ended`` is None while it is running."""
     values = {
         "state": status.state,
         "reason": status.reason,

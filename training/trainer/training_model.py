@@ -349,6 +349,7 @@ class Loss(nn.Module):
                     self.add_module(f"part{part}_{name}" if part else name, weights)
 
     def forward(self, vectors: Vectors, target: Tensor | None = None, part: int = 0) -> Tensor:
+        """Computes the loss of a batch of one part, from the vectors (B, D) of each column and the targets."""
         objective = self.objectives[part]
 
         def normalized_loss(dim: int) -> Tensor:
