@@ -467,6 +467,7 @@ def most_similar_pairs(
         if len(cosines) > k:
             # Keep the k best, and of equal ones the first.
             place = len(cosines) - k
+            # The k-th highest cosine.
             lowest = np.partition(cosines, place)[place]
             above = np.flatnonzero(cosines > lowest)
             equal = np.flatnonzero(cosines == lowest)

@@ -45,8 +45,9 @@ class Evaluator:
 
     Args:
         training: the training data, which random pairs are drawn from.
-        dev: the eval data as loaded.
-        loss_examples: the rows that the loss is measured on, in the form that the objective needs.
+        dev: the eval data as loaded; None without eval data.
+        loss_examples: the rows that the loss is measured on, in the form that the objective needs;
+            None if the loss is not measured.
         config: the config of the run.
         first_cosines: the cosines of pairs without scores at the first evaluation, which returns
             them as ``cosines``; None before it.

@@ -40,9 +40,11 @@ class Parts:
     model: TrainingModel
     batches: MixedBatches
     evaluator: Evaluator | PairEvaluator | LanguageModelEvaluator
+    # The training data of each part of the config, as it is learned from.
     data: Sequence[Dataset]
     # Sentences on how the data was prepared.
     notes: Sequence[str]
+    # Examples of triplets with mined negatives; empty if none are mined.
     negatives: Sequence[MinedTriplet]
     # The number of dimensions that the saved model keeps, None for all.
     saved_dimension: int | None

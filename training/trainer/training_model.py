@@ -123,6 +123,7 @@ class TrainingModel(nn.Module):
         self.max_tokens = max_tokens
         dims = all_dims(matryoshka_dims, encoder.full_dimension)
         self.objective = Loss(objectives, dims, encoder.normalizes).to(encoder.device)
+        # With LoRA these modules are not trained. `_with_lora` makes an exception for a joint head.
         self.head = encoder.head.requires_grad_(not rank)
         self.replica: Replica
         self.embeddings: CompactEmbedding | None = None
