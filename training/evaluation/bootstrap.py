@@ -91,7 +91,7 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     ``influence`` (N,) is how far each row moves the figure.
     """
     independent = float((influence**2).sum())
-    # NaN is not above 0 either: the influences of an undefined figure leave the error as it is.
+    # All influences of an undefined figure are 0. NaN is not above 0 either.
     if keys is None or not independent > 0:
         return 1.0
     # The number of rows of each sentence.

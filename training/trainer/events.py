@@ -193,7 +193,10 @@ def in_words(event: Mapping[str, Any]) -> str:
 
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
-    """Yields a callback that calls ``on_event``, and prints events if the ``progress`` of `train` says so."""
+    """Yields a callback that calls ``on_event`` and, if ``progress`` is true, prints events.
+
+    None prints them unless there is ``on_event``, with a bar only in a terminal or a notebook.
+    """
     is_printed = progress
     if progress is None:
         is_printed = on_event is None

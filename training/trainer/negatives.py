@@ -139,7 +139,7 @@ def mine_negatives(
     Args:
         encoder: the model that compares the sentences.
         data: pairs that belong together, or triplets.
-        margin: the relative margin above, 0 to 1.
+        margin: the relative margin in the module's formula, 0 to 1.
         seed: the seed of the sample, if there are more than `MAX_CANDIDATES` sentences.
         watch: on_progress and should_stop of ``encode``.
 

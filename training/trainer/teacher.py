@@ -101,7 +101,9 @@ class Teacher:
             raise InputError(
                 f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
-        self._projection: np.ndarray | None = None  # (teacher's dimension, D)
+        # (teacher's dimension, D), the PCA; None before the first call of `label`, and if the vectors
+        # of the teacher are as short as the student's.
+        self._projection: np.ndarray | None = None
 
     def label(self, data: Dataset) -> Examples:
         """Adds the teacher's targets to rows, with a note. InputError if it cannot compute them for such rows.

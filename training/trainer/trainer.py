@@ -101,6 +101,7 @@ class Trainer:
         if extras.optimizer:
             self.optimiser = extras.optimizer(groups)
         else:
+            # PyTorch has a fused kernel of AdamW for these devices.
             fused = accelerator.device.type in ("cpu", "cuda")
             self.optimiser = torch.optim.AdamW(groups, config.learning_rate, fused=fused)
         # The highest learning rate of each group of parameters.
@@ -426,7 +427,7 @@ class Trainer:
         return new_value > old_value
 
     def _test(self) -> None:
-        """Evaluates the best model on the test split of the dev data, if there is one, unless the run is to stop."""
+        """Evaluates the best model on the test split of the dev data, if a model was saved and there is such a split."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
         # No model was saved.
