@@ -147,7 +147,8 @@ def read_file(repo: Repo, name: str, revision: str) -> str:
     """Reads a small text file of a repository.
 
     ConnectionError if the download fails, FileNotFoundError if the repository cannot be had, each
-    with the reason in words. The ``revision`` comes from `repo_info`, which has checked that the Hub can be reached.
+    with the reason in words. The ``revision`` comes from `repo_info`, which has checked that the
+    Hub can be reached.
     """
     with _translated_errors(repo):
         file = huggingface_hub.hf_hub_download(

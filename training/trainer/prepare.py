@@ -253,7 +253,10 @@ class Preparation:
     def _loss_data(
         self, objective: type[Objective], training: Dataset, dev_rows: Dataset | None
     ) -> Dataset | None:
-        """Returns the evaluation data in the form that the objective needs; None if its loss is not comparable."""
+        """Returns the evaluation data in the form that the objective needs.
+
+        None if the loss on this data cannot be computed, or not compared with the loss in training.
+        """
         if dev_rows is None or objective.needs_dropout or objective.predicts_tokens:
             return None
         try:

@@ -258,6 +258,7 @@ class CompactEmbedding(nn.Module):
         token_ids = range(table.num_embeddings) if used is None else used
         self.used = torch.tensor(sorted(token_ids), device=device)
         self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
+        # By token id: the row in ``weight``, 0 for an id that is not in use.
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         self._row_of[self.used] = torch.arange(len(self.used), device=device)
         # torch.nn.Embedding never trains the row of the padding. Some models also use it as the end

@@ -138,7 +138,7 @@ class Teacher:
         return Examples(data.with_note(note), Targets(torch.from_numpy(values)))
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
-        """Adds the teacher's vectors as targets, projected to the dimension of the student's if they have more."""
+        """Adds the teacher's vectors as targets, projected if they have more dimensions than the student's."""
         distinct, inverse = numbered(chain.from_iterable(data.columns))
         # (S, teacher's dimension). With None the teacher's folder decides whether they have length
         # 1.

@@ -422,12 +422,13 @@ class Trainer:
             # correlation is better.
             return old_metric == "loss"
         if new_value == old_value:
-            # A few pairs have few different ranks. Among equal correlations the lower loss decides.
+            # With few pairs, correlations are often equal. Then the lower loss decides. Without a
+            # loss, the earlier evaluation stays the best.
             return figures.get("loss", 0.0) < best.get("loss", 0.0)
         return new_value > old_value
 
     def _test(self) -> None:
-        """Evaluates the best model on the test split of the dev data, if a model was saved and there is such a split."""
+        """Evaluates the best model, if one was saved, on the test split of the dev data, if there is one."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
         # No model was saved.
