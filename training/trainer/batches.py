@@ -168,6 +168,7 @@ class TokenizedBatches:
         for column, role in zip(inputs, roles, strict=True):
             self.columns.append([ids[role][text] for text in column])
 
+        # The tokens of each row's longest sentence.
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
         # If the objective ``uses_batch``, the rows of a batch are negatives of each other, and

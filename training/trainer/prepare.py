@@ -216,7 +216,7 @@ class Preparation:
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
-        """Mines triplets with hard negatives, or reads them from the folder of a resumed run."""
+        """Mines triplets with hard negatives and writes them to the run's folder. A resumed run reads them there."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
             mined = mine_negatives(

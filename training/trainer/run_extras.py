@@ -212,7 +212,10 @@ class RunStatus:
 def run_folder(
     folder: str | Path | None, home: str | Path | None, config: RunConfig
 ) -> Path | None:
-    """Resolves a path, ``run:NAME`` in home/runs, ``run:`` for a new folder, or None. InputError for a bad name."""
+    """Resolves the folder of a run: a path, or ``run:NAME`` in home/runs; ``run:`` creates a new folder there.
+
+    None, for a run without files, stays None. InputError for a bad name.
+    """
     if folder is None:
         return None
     if not str(folder).startswith(RUN):

@@ -106,7 +106,7 @@ class Teacher:
         self._projection: np.ndarray | None = None
 
     def label(self, data: Dataset) -> Examples:
-        """Adds the teacher's targets to rows, with a note. InputError if it cannot compute them for such rows.
+        """Adds the teacher's targets to rows, with a note. InputError if it cannot compute them for rows of this form.
 
         The first call must be for the training data, which PCA is fitted to.
         """
@@ -123,7 +123,8 @@ class Teacher:
         # The columns that are compared. A margin is the difference of two similarities.
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
-        # A bi-encoder has several similarities. The student learns the one that it is scored by.
+        # A bi-encoder has several similarities. The student learns margins of the one that the config
+        # names, by which its own margins are computed.
         similarity = self.similarity
         if isinstance(self.model, PairModel):
             # A `PairModel` has one similarity, the only key.
