@@ -156,7 +156,10 @@ def megabytes_to_fetch(
 
 
 def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
-    """Finds a data set in the home folder or on the Hub; None without a network. InputError if it does not exist."""
+    """Finds a data set in the home folder or on the Hub; None without a network.
+
+    InputError if it does not exist, is made by a script, or names files outside of its repository.
+    """
     folder = home_folder(home) / "data" / repo_id
     if folder.is_dir() and any(folder.iterdir()):
         return _Located(str(folder), "home folder")

@@ -271,7 +271,7 @@ class TrainingModel(nn.Module):
         gradients: Sequence[Tensor],
         add: bool,
     ) -> list[Tensor]:
-        """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
+        """Sets the ``grad`` of the encoder's trained weights, or adds to it. Returns the norms of the gradients."""
         backward = self.replica.backward
         pairs = zip(outputs, gradients, strict=True)
         run_parallel([partial(backward, output, gradient) for output, gradient in pairs])
