@@ -157,7 +157,10 @@ class TrainingModel(nn.Module):
         step: int,
         part: int = 0,
     ) -> TrainingBatch:
-        """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
+        """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step.
+
+        A step is one batch here, as in `training.trainer.batches.MixedBatches`.
+        """
         ids = list(chain.from_iterable(columns))
         lengths = [len(sentence) for sentence in ids]
         count = self.num_micro_batches
