@@ -455,6 +455,7 @@ def names_file(text: str) -> bool:
 
 
 def _read_endpoint(name: str) -> Endpoint:
+    """Reads ``endpoint:URL#MODEL``. InputError for a wrong address."""
     match = _ENDPOINT.fullmatch(name.removeprefix(ENDPOINT))
     if match is None:
         raise InputError(

@@ -91,7 +91,8 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         with single_threaded_ops():
             work()
     finally:
-        # A helper is cancelled if its thread is still busy with another caller's work.
+        # A helper is cancelled if its thread is still busy with another caller's work. `cancel` returns
+        # False for a helper that has started.
         started = [helper for helper in helpers if not helper.cancel()]
         wait(started)
     for helper in started:

@@ -175,6 +175,7 @@ class ThroughputMeter:
         return time.perf_counter() - self._started
 
     def end_step(self, sentences: int) -> None:
+        """Records a step of this many sentences."""
         seconds = self._lap()
         # The moving average begins with the first step.
         if self._seconds_per_step is None:

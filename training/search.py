@@ -71,7 +71,8 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
 def pairwise_similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     """Compares vectors row by row: float32 (N, D), (N, D) -> (N,).
 
-    The arguments are as in `similarity`. InputError, also if the numbers of vectors differ.
+    The arguments are as in `similarity`. InputError if the dimensions or the numbers of vectors
+    differ, or the function is unknown.
     """
     first = as_rows(u)
     second = as_rows(v)
@@ -466,6 +467,7 @@ def most_similar_pairs(
         if len(cosines) > k:
             # Keep the k best, and of equal ones the first.
             place = len(cosines) - k
+            # The k-th highest cosine.
             lowest = np.partition(cosines, place)[place]
             above = np.flatnonzero(cosines > lowest)
             equal = np.flatnonzero(cosines == lowest)

@@ -69,6 +69,8 @@ def _cosine_matrix(u: Tensor, v: Tensor) -> Tensor:
 
 
 def _negative_distance(name: str, norm: int) -> Similarity:
+    """Makes the similarity of a distance: the negative ``norm``-norm of the difference of two vectors."""
+
     def rows(u: Tensor, v: Tensor) -> Tensor:
         from torch.nn.functional import pairwise_distance
 

@@ -91,6 +91,7 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     ``influence`` (N,) is how far each row moves the figure.
     """
     independent = float((influence**2).sum())
+    # All influences of an undefined figure are 0. NaN is not above 0 either.
     if keys is None or not independent > 0:
         return 1.0
     # The number of rows of each sentence.
@@ -101,8 +102,8 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     # influence seems. As in the jackknife, it is divided by 1 - the share of these rows. The share
     # is limited, as the divisor would be 0 for a sentence in all rows.
     enlarged = 1 / (1 - np.minimum(rows / len(keys), MOST_OF_ROWS))
-    # The products of the influences of all rows that share a sentence. Equal pairs share two
-    # sentences and count once.
+    # The products of the influences of all rows that share a sentence, as the square of a sum
+    # contains the product of any two of its terms. Equal pairs share two sentences and count once.
     by_sentence = enlarged * np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
     by_pair = np.bincount(keys[:, 2], influence)
     shared = (by_sentence**2).sum() - (by_pair**2).sum()
@@ -434,6 +435,7 @@ class Difference(NamedTuple):
 
         ``p_value`` is a corrected value, if the test is one of several.
         """
+        # The sentence names the better model first.
         if self.points < 0:
             return Difference(-self.points, -self.high, -self.low).describe(b, a, data, p_value)
         corrected = ", corrected"

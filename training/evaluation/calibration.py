@@ -142,7 +142,7 @@ def calibrate(
 
 
 def fit_pairs(data: Dataset, cosines: np.ndarray) -> Calibration:
-    """Fits the curve of N pairs with these cosines (N,). InputError as in `calibrate`."""
+    """Fits the curve of N pairs with these cosines (N,). InputError if the pairs do not pass `check_scores`."""
     check_scores(data)
     curve = fit_isotonic(cosines, np.asarray(data.scores))
     return replace(curve, fitted_on=data.name, pairs=len(data))

@@ -4,7 +4,8 @@
     pairs.choose(Criterion.parse("precision=0.95"))       Estimate(value=0.74, low=nan, high=nan)
     pairs.more_pairs(0.95)                                about 120, if no threshold fulfils it
 
-`training.evaluation.thresholds` chooses on one half of the pairs, and measures on the other.
+`training.evaluation.thresholds` chooses the threshold of the best F1 on one half of the pairs, and
+measures it on the other. A precision is tested on all pairs.
 """
 
 from __future__ import annotations

@@ -137,7 +137,8 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
 def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
     """Computes the figures of scores (N,) and labels (N,), 1 for together and 0 for apart.
 
-    Among thresholds with the same F1 the highest is used. ValueError as in `precision_recall`.
+    Among thresholds with the same F1 the highest is used. ValueError if all labels are equal, or a
+    score is not a number.
     """
     curve = precision_recall(scores, labels)
     best = int(curve.f1.argmax())

@@ -294,6 +294,7 @@ def evaluate(
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
     if data.kind not in MEASURES:
+        # A file that can be read in several ways asks which one is meant.
         if data.question:
             raise QuestionError(data.question)
         raise InputError(
@@ -329,6 +330,7 @@ def evaluate(
 
 
 def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    """Computes the figures of scored pairs: correlations by similarity, and the interval of the first one."""
     gold = np.asarray(data.scores, dtype=np.float64)
     # Scored pairs have one pair of columns.
     [by_similarity] = scores
@@ -343,6 +345,7 @@ def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, 
 
 
 def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    """Computes the figures of pairs with the labels 1 (together) and 0. InputError if one label is missing."""
     together = np.asarray(data.labels)
     if together.all() or not together.any():
         missing = "do not" if together.all() else "do"
@@ -360,6 +363,7 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
 
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    """Computes the share of triplets whose positive is more similar to the anchor, by similarity."""
     # The similarities of (anchor, positive) and of (anchor, negative).
     positive, negative = scores
     # The interval and the ties are of the first similarity.

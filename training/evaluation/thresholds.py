@@ -137,7 +137,10 @@ def decide(
     criteria: Sequence[str] = CRITERIA,
     keys: Keys = None,
 ) -> Decision:
-    """Chooses a threshold for each criterion, and measures it. The best F1 is measured on other pairs.
+    """Chooses a threshold for each criterion, and measures it.
+
+    The threshold of the best F1 is measured on other pairs than it is chosen on, if there are at
+    least four matches and four other pairs.
 
     Args:
         scores: (N,), larger for more similar pairs.
@@ -173,6 +176,8 @@ def decide(
             if choice.exists:
                 choices.append(choice)
                 continue
+            # No threshold passes the test. This choice says why. A second choice has the threshold
+            # that reaches the precision on the pairs ``inside``, without a test.
             choices.append(_with_more_pairs(choice, pairs, criterion.value))
             untested = inside.choose_untested(criterion.value)
             if not np.isnan(untested.value):

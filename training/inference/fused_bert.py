@@ -214,7 +214,7 @@ class FusedBert:
         if self.padding_idx is None:
             return positions
         is_padding = (ids == self.padding_idx).long()
-        # The number of padding tokens in the row up to each token.
+        # The number of padding tokens in the row up to each token, which is counted too.
         counts = is_padding.cumsum(1)
         # The number of them before the start of the token's text.
         starts = torch.arange(ids.shape[1], device=ids.device) - positions

@@ -70,8 +70,8 @@ class Objective:
     scores_pairs: ClassVar[bool] = False
     # Whether it trains a language model, by the logits of tokens.
     predicts_tokens: ClassVar[bool] = False
-    # The figure that selects the best model; None = the one of the dev data: spearman, accuracy or
-    # loss.
+    # The figure that selects the best model; None = the first that is measured of `MAIN_METRICS`
+    # (`training.trainer.run_metrics`), such as spearman, accuracy or loss.
     selected_by: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
@@ -142,6 +142,7 @@ class OwnObjective(Objective):
         self.call = call
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        """Computes the caller's loss. InputError unless it is a scalar that depends on the vectors."""
         import torch
 
         loss = self.call(list(vectors), target)

@@ -155,6 +155,7 @@ class CoSENT(Objective):
         sums = F.pad(sums, (0, 1), value=-torch.inf)
         # For each row, the first one with a higher gold score.
         higher = torch.searchsorted(gold, gold, right=True)
+        # For each row j, log Σ exp(similarity_j - similarity_i) over the rows i with a higher score.
         terms = similarities + sums[higher]
         # The added 0 is the 1 in the equation.
         return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)

@@ -118,8 +118,8 @@ def false_negatives(texts: Tensor) -> Tensor:
 class SimCSE(MultipleNegativesRanking):
     """`MultipleNegativesRanking` of a sentence and itself. The two vectors differ only by dropout.
 
-    Inputs: the same sentences twice, (B, D) each. Labels: the numbers of the texts, as there, or
-    None. Source: Gao, Yao & Chen 2021, "SimCSE: Simple Contrastive Learning of Sentence
+    Inputs: the same sentences twice, (B, D) each. Labels: the numbers of the texts or None, as in
+    `MultipleNegativesRanking`. Source: Gao, Yao & Chen 2021, "SimCSE: Simple Contrastive Learning of Sentence
     Embeddings", section 3, the unsupervised objective; ``scale`` is the inverse of their
     temperature of 0.05.
     """

@@ -124,7 +124,7 @@ def download(repo: Repo, pick: Pick) -> Path:
 
 
 def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
-    """Returns the names and the megabytes of the files that `download` would fetch, with the same errors."""
+    """Returns the names and the megabytes of the files that `download` would fetch. Raises the errors of `download`."""
     sizes = {file.rfilename: file.size or 0 for file in repo_info(repo).siblings or ()}
     names = pick(list(sizes))
     return names, sum(sizes[name] for name in names) / 1e6
@@ -144,9 +144,11 @@ def repo_info(repo: Repo) -> Any:
 
 
 def read_file(repo: Repo, name: str, revision: str) -> str:
-    """Reads a small text file of a repository. Errors as in `repo_info`.
+    """Reads a small text file of a repository.
 
-    The ``revision`` comes from `repo_info`, which has checked that the Hub can be reached.
+    ConnectionError if the download fails, FileNotFoundError if the repository cannot be had, each
+    with the reason in words. The ``revision`` comes from `repo_info`, which has checked that the
+    Hub can be reached.
     """
     with _translated_errors(repo):
         file = huggingface_hub.hf_hub_download(
@@ -193,7 +195,7 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
     except errors.XetDownloadError as error:
         raise ConnectionError(f"the download broke off ({error})") from error
     except (ValueError, KeyError, TypeError) as error:
-        # The answer may be the log-in page of a hotel.
+        # The answer may be the log-in page of a hotel, or a redirect that `_refuse_inside` refused.
         raise ConnectionError("what answers there is not a Hub") from error
 
 

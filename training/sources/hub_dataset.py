@@ -141,7 +141,10 @@ def read_dataset(
 def megabytes_to_fetch(
     repo_id: str, selectors: Sequence[str], home: str | Path | None = None
 ) -> float | None:
-    """Returns the megabytes to download for a data set, None if the Hub does not answer. Errors as in `_locate`."""
+    """Returns the megabytes to download for a data set, None if the Hub does not answer.
+
+    InputError if the Hub does not have the data set, or it cannot be read safely.
+    """
     with suppress(InputError):
         # `_cached_builder` raises InputError if no earlier download is in the cache.
         _cached_builder(repo_id, selectors)
@@ -153,7 +156,10 @@ def megabytes_to_fetch(
 
 
 def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
-    """Finds a data set in the home folder or on the Hub; None without a network. InputError if it does not exist."""
+    """Finds a data set in the home folder or on the Hub; None without a network.
+
+    InputError if it does not exist, is made by a script, or names files outside of its repository.
+    """
     folder = home_folder(home) / "data" / repo_id
     if folder.is_dir() and any(folder.iterdir()):
         return _Located(str(folder), "home folder")
@@ -183,7 +189,7 @@ def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
     for card in cards:
         content = hub.read_file(repo, card, revision)
         if card != CARDS[0]:
-            # This file contains what a README has in its header.
+            # .huggingface.yaml contains what a README has in its header.
             content = f"---\n{content}\n---\n"
         try:
             data = huggingface_hub.DatasetCard(content).data
@@ -237,8 +243,10 @@ def _builder(
         try:
             return load_dataset_builder(located.path, config, **revision), rest
         except ValueError:
+            # The library raises it for an unknown configuration, if one must be chosen of several, and
+            # for other faults.
             names = get_dataset_config_names(located.path, **revision)
-            # The configuration is right, so that the error is about something else.
+            # Then the configuration is right, and the error is about something else.
             if config is not None or len(names) == 1:
                 raise
             what = f"no configuration {rest[0]!r}" if rest else "several configurations"

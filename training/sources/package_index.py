@@ -105,6 +105,7 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
         text=True,
         errors="replace",
     )
+    # `communicate` sets the return code when pip has ended, and raises TimeoutExpired until then.
     while process.returncode is None:
         if stopped.is_set():
             process.kill()

@@ -78,6 +78,7 @@ class LengthGroupedSampler:
         return batches[(position * self.processes + process) % len(batches)]
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
+        """Returns the row numbers of each batch of an epoch, in the order of training."""
         random = np.random.default_rng([self.seed, epoch])
         shuffled = random.permutation(len(self.lengths))
         pool_size = POOL * self.batch_size
@@ -139,7 +140,8 @@ class TokenizedBatches:
         if isinstance(encoder, TrainableCrossEncoder):
             # A cross-encoder reads the sentences of a row together: one column of pairs.
             inputs = [list(zip(*self.data.columns, strict=True))]
-        # None for all columns if the config sets no prompt.
+        # The role of each column, query or document, which decides its prompt. All are None if the
+        # config sets no prompt.
         roles = [config.role(number) for number in range(len(inputs))]
         # The token ids that occur in the data.
         self.used: set[int] = set()
@@ -166,6 +168,7 @@ class TokenizedBatches:
         for column, role in zip(inputs, roles, strict=True):
             self.columns.append([ids[role][text] for text in column])
 
+        # The tokens of each row's longest sentence.
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
         # If the objective ``uses_batch``, the rows of a batch are negatives of each other, and

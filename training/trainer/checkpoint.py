@@ -102,6 +102,7 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
         weight.copy_(saved[name])
     is_fused = optimiser.param_groups[0].get("fused")
     try:
+        # The keys are such as "random:cpu" and "exp_avg:embeddings.weight".
         for key, value in optimiser_state.items():
             kind, _, name = key.partition(":")
             # The random generators have no weight. They are set after the loop.

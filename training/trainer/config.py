@@ -67,6 +67,11 @@ LEARNING_RATE = 2e-5
 LANGUAGE_MODEL_LEARNING_RATES = {True: 1e-3, False: 1e-4}
 # Adam's own default, as 2e-5 hardly moves the random weights of an LSTM in an epoch.
 WORD_ENCODER_LEARNING_RATE = 1e-3
+DEFAULT_LEARNING_RATES = (
+    LEARNING_RATE,
+    WORD_ENCODER_LEARNING_RATE,
+    *LANGUAGE_MODEL_LEARNING_RATES.values(),
+)
 
 # The heads of a cross-encoder, see `training.trainer.cross_encoder`.
 JOINT = "joint"
@@ -491,7 +496,8 @@ class RunConfig(BaseModel):
         """Returns a validated copy with some fields changed.
 
         Fields that were never set take their defaults anew, such as held-out dev data for your own
-        training data. A learning rate stays, even one that the constructor has chosen by the base.
+        training data. Values that the constructor has chosen, such as a learning rate by the base,
+        stay.
         """
         values = {name: getattr(self, name) for name in self.model_fields_set}
         return RunConfig(**values | changes)
@@ -515,9 +521,10 @@ CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if settin
 
 def _describe(error: Mapping[str, Any]) -> str:
     """Describes a validation error in a sentence, with the field, the value and the remedy."""
-    # An error of `_fits_together` has no field. Its text is returned as it is.
+    # An error of `_fits_together` has no field.
     field = str(error["loc"][0]) if error["loc"] else ""
     value = error["input"]
+    # The validators of this config raise ValueError with a whole sentence.
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":

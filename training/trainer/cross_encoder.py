@@ -168,7 +168,10 @@ class TrainableCrossEncoder:
         return model.predict(pairs, should_stop=should_stop)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder for `CrossEncoder.load`, in place of a model. sentence-transformers opens classifiers too."""
+        """Writes a folder for `CrossEncoder.load`, which sentence-transformers opens too if the model is a classifier.
+
+        A model that is already in ``folder`` is replaced. InputError if something else is there.
+        """
         target = check_replaceable(folder)
         model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
@@ -234,6 +237,7 @@ def can_start_joint(encoder: Encoder) -> bool:
 
 def head_modules(backbone: Any) -> list[str]:
     """Names the modules of a sequence classifier that belong to its head; none for a transformer without head."""
+    # `base_model` of a transformer without head is the transformer itself.
     transformer = backbone.base_model
     if transformer is backbone:
         return []
@@ -242,6 +246,7 @@ def head_modules(backbone: Any) -> list[str]:
         has_weights = next(child.parameters(), None) is not None
         if child is not transformer and has_weights:
             heads.append(name)
+    # The pooler is a module of the transformer, but only the head reads its output.
     if getattr(transformer, "pooler", None) is not None:
         heads.append("pooler")
     return heads
@@ -261,8 +266,11 @@ class PairEvaluator:
     def measure(
         self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
-        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
-        # There is no eval data. The pairs of eval data always have targets.
+        """Returns the figures that the module's docstring lists, none without eval data.
+
+        Raises StoppedError if ``should_stop`` returns true.
+        """
+        # Pairs of eval data always have targets, so the second condition is for the type checker.
         if self.examples is None or self.examples.targets is None:
             return {}
         data = self.examples.data

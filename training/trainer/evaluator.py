@@ -45,8 +45,9 @@ class Evaluator:
 
     Args:
         training: the training data, which random pairs are drawn from.
-        dev: the eval data as loaded.
-        loss_examples: the rows that the loss is measured on, in the form that the objective needs.
+        dev: the eval data as loaded; None without eval data.
+        loss_examples: the rows that the loss is measured on, in the form that the objective needs;
+            None if the loss is not measured.
         config: the config of the run.
         first_cosines: the cosines of pairs without scores at the first evaluation, which returns
             them as ``cosines``; None before it.
@@ -66,6 +67,7 @@ class Evaluator:
         self.loss_examples = loss_examples
         self.batch_size = config.batch_size
         self.dims = config.matryoshka_dims
+        # A function from the number of a column to its role, None without prompts in the config.
         self.role = config.role
         columns = chain.from_iterable(part.columns for part in training)
         sentences = list(dict.fromkeys(chain.from_iterable(columns)))
@@ -90,10 +92,10 @@ class Evaluator:
     def measure(
         self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
-        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding.
+        """Returns the figures that the module's docstring lists.
 
-        ``objective`` is the `Loss` of the run, which takes vectors, targets and the number of a
-        part.
+        Raises StoppedError if ``should_stop`` returns true during encoding. ``objective`` is the
+        `Loss` of the run, which takes vectors, targets and the number of a part.
         """
         vectors: Vectors = {}
         figures: Figures = {}

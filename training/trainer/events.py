@@ -193,7 +193,10 @@ def in_words(event: Mapping[str, Any]) -> str:
 
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
-    """Yields a callback that calls ``on_event``, and prints events if the ``progress`` of `train` says so."""
+    """Yields a callback that calls ``on_event`` and, if ``progress`` is true, prints events.
+
+    None prints them unless there is ``on_event``, with a bar only in a terminal or a notebook.
+    """
     is_printed = progress
     if progress is None:
         is_printed = on_event is None
@@ -221,7 +224,8 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     from accelerate.tracking import TensorBoardTracker
 
-    # TensorBoard hides the figures of later steps, which the interrupted run has written.
+    # The interrupted run may have written figures of steps after the checkpoint. TensorBoard hides
+    # the figures from `purge_step` on.
     purge_step = None if step is None else step + 1
     tracker = TensorBoardTracker("tensorboard", folder, purge_step=purge_step)
     tracker.start()

@@ -129,7 +129,7 @@ class TrainableLanguageModel:
                 raise InputError(
                     f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin"
                 )
-            # The head may have random weights.
+            # If the base has no language-modelling head, the head gets random weights.
             torch.manual_seed(config.seed)
             base_folder = ModelFolder.read(encoder.model_format.transformer)
             model = open_backbone(base_folder, LANGUAGE_MODEL)
@@ -243,7 +243,10 @@ class LanguageModelEvaluator:
     def measure(
         self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None
     ) -> Figures:
-        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
+        """Returns the figures that the module's docstring lists.
+
+        Raises StoppedError if ``should_stop`` returns true.
+        """
         vector_figures = self.vector_evaluator.measure(model.encoder, objective, should_stop)
         # Without eval data there are no tokens to mask.
         if not self.sentences:

@@ -121,7 +121,11 @@ class MinedNegatives:
 
 
 def mine_for(config: RunConfig, home: str | Path | None = None, **watch: Any) -> MinedNegatives:
-    """Mines the triplets that a run would learn from. InputError and StoppedError as in `mine_negatives`."""
+    """Mines the triplets that a run would learn from.
+
+    InputError if the data or the base cannot be used, or no pair gets a negative. ``watch``:
+    on_progress and should_stop, after which StoppedError is raised.
+    """
     data = training_data(config.train_data, config.objective, config.seed, home)
     encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
     return mine_negatives(encoder, data, config.negative_margin, config.seed, **watch)
@@ -135,7 +139,7 @@ def mine_negatives(
     Args:
         encoder: the model that compares the sentences.
         data: pairs that belong together, or triplets.
-        margin: the relative margin above, 0 to 1.
+        margin: the relative margin in the module's formula, 0 to 1.
         seed: the seed of the sample, if there are more than `MAX_CANDIDATES` sentences.
         watch: on_progress and should_stop of ``encode``.
 

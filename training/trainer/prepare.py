@@ -40,9 +40,11 @@ class Parts:
     model: TrainingModel
     batches: MixedBatches
     evaluator: Evaluator | PairEvaluator | LanguageModelEvaluator
+    # The training data of each part of the config, as it is learned from.
     data: Sequence[Dataset]
     # Sentences on how the data was prepared.
     notes: Sequence[str]
+    # Examples of triplets with mined negatives; empty if none are mined.
     negatives: Sequence[MinedTriplet]
     # The number of dimensions that the saved model keeps, None for all.
     saved_dimension: int | None
@@ -74,8 +76,9 @@ class Preparation:
         dev_rows = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Each set was transformed alone, so two sets may share sentences. Transforming the
-            # joined sets leaves each sentence once.
+            # Each set of the only part was transformed alone, so two sets may share sentences.
+            # Transforming the joined sets leaves each sentence once. Several parts have one set
+            # each.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, saved_dimension = self._load_encoder(data, device)
@@ -95,6 +98,7 @@ class Preparation:
 
         negatives: Sequence[MinedTriplet] = ()
         if config.mine_negatives:
+            # The config allows negatives to be mined for a single part only.
             mined = self._mine_negatives(encoder, data[0])
             negatives = mined.examples()
             data = [mined.data]
@@ -124,6 +128,7 @@ class Preparation:
             evaluator = LanguageModelEvaluator(evaluator, dev_rows, config.seed)
 
         data_notes = [*data[0].notes]
+        # With several parts there is one note for each, which names the part.
         if len(data) > 1:
             data_notes = []
             for rows, part, steps in zip(data, config.parts, batches.steps, strict=True):
@@ -211,7 +216,7 @@ class Preparation:
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
-        """Mines triplets with hard negatives, or reads them from the folder of a resumed run."""
+        """Mines triplets with hard negatives and writes them to the run's folder. A resumed run reads them there."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
             mined = mine_negatives(
@@ -248,7 +253,10 @@ class Preparation:
     def _loss_data(
         self, objective: type[Objective], training: Dataset, dev_rows: Dataset | None
     ) -> Dataset | None:
-        """Returns the evaluation data in the form that the objective needs; None if its loss is not comparable."""
+        """Returns the evaluation data in the form that the objective needs.
+
+        None if the loss on this data cannot be computed, or not compared with the loss in training.
+        """
         if dev_rows is None or objective.needs_dropout or objective.predicts_tokens:
             return None
         try:

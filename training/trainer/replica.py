@@ -45,7 +45,7 @@ _thread = threading.local()
 class MicroBatch(NamedTuple):
     """A part of a batch, padded: B sentences of at most T tokens."""
 
-    rows: Tensor  # (B, T) int64, rows of `CompactEmbedding`
+    rows: Tensor  # (B, T) int64, rows of `CompactEmbedding`; token ids if the module looks them up
     mask: Tensor | None  # (B, T) bool, True = a real token; None = all are real
     generator: np.random.Generator
     token_types: Tensor | None = None  # (B, T) int64, for pairs, if the model has token types
@@ -58,8 +58,10 @@ class MicroBatch(NamedTuple):
 class ForwardOutput:
     """The result of a forward pass. It holds the autograd graph until `Replica.backward`."""
 
-    vectors: Tensor  # (B, D) float32, pooled vectors
-    inputs: Tensor  # (B, T, D), word embeddings: a leaf of the graph
+    # (B, D) float32, pooled vectors; of a language model the logits (M, V) of the masked tokens
+    vectors: Tensor
+    # (B, T, D), word embeddings: a leaf of the graph; empty if the module itself looks them up
+    inputs: Tensor
     # (B, T, D), set by `Replica.backward` if word embeddings are trained
     input_gradient: Tensor | None = None
     # The gradient of each master weight, set by `Replica.backward`; None for a weight that was not
@@ -256,6 +258,7 @@ class CompactEmbedding(nn.Module):
         token_ids = range(table.num_embeddings) if used is None else used
         self.used = torch.tensor(sorted(token_ids), device=device)
         self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
+        # By token id: the row in ``weight``, 0 for an id that is not in use.
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         self._row_of[self.used] = torch.arange(len(self.used), device=device)
         # torch.nn.Embedding never trains the row of the padding. Some models also use it as the end
@@ -288,6 +291,7 @@ class CompactEmbedding(nn.Module):
         row_gradients = torch.cat([part.flatten(0, -2).float() for part in gradients])  # (R, D)
         if not add:
             self._gradient[self._touched] = 0
+        # `forward` has multiplied the vectors by the scale, so their gradients are multiplied too.
         self._gradient.index_add_(0, touched, row_gradients, alpha=self.scale)
         self._gradient[self._untrained] = 0
         self._touched = torch.cat([self._touched, touched]) if add else touched
@@ -371,7 +375,7 @@ def has_dropout(backbone: nn.Module) -> bool:
 
 
 def replace_dropout(backbone: nn.Module) -> None:
-    """Replaces every dropout of a transformer in place, in adapters and attention too, by the functions above."""
+    """Replaces every dropout of a transformer in place, in adapters too, and its attention by `attention`."""
     # Two threads cannot import transformers at once.
     with import_lock:
         from transformers import AttentionInterface, PreTrainedModel

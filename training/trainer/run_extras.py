@@ -43,6 +43,7 @@ FILE = "own.json"
 HOOKS = ("on_step", "on_evaluate", "on_checkpoint", "on_end")
 # The objects that the config names.
 NAMED = ("objective", "train_data", "eval_data")
+# The objects that the notes of a run name, as the config has no field for them.
 UNNAMED = ("optimizer", "schedule")
 
 
@@ -198,7 +199,10 @@ def _place(part: object) -> str:
 
 @dataclass
 class RunStatus:
-    """The state of a run, with the reason. The run stops when the file ``stop`` is created; None without a record."""
+    """The state of a run, with the reason.
+
+    The run stops when the file ``stop`` is created; ``stop`` is None if no record is written.
+    """
 
     state: str = "running"
     reason: str | None = None
@@ -208,7 +212,10 @@ class RunStatus:
 def run_folder(
     folder: str | Path | None, home: str | Path | None, config: RunConfig
 ) -> Path | None:
-    """Resolves a path, ``run:NAME`` in home/runs, ``run:`` for a new folder, or None. InputError for a bad name."""
+    """Resolves the folder of a run: a path, or ``run:NAME`` in home/runs; ``run:`` creates a new folder there.
+
+    None, for a run without files, stays None. InputError for a bad name.
+    """
     if folder is None:
         return None
     if not str(folder).startswith(RUN):
@@ -292,6 +299,7 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
 def _write(
     file: Path, status: RunStatus, created: float, started: float, ended: float | None = None
 ) -> None:
+    """Writes the record of a run. The times are seconds since 1970; ``ended`` is None while it is running."""
     values = {
         "state": status.state,
         "reason": status.reason,

@@ -70,6 +70,7 @@ RESERVED = {
     "random_cosine_std",
     "plain_cosine_std",
 }
+# The names of figures of retrieval contain the cutoff, as in ndcg@10.
 RESERVED |= {name for name in RUN_METRICS if "@" not in name}
 # The least number of steps before a warning.
 MIN_STEPS = 20

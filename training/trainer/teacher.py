@@ -57,7 +57,8 @@ class Examples:
 def own_targets(data: Dataset, target: str | None = None) -> Examples:
     """Adds the targets of the data itself: labels int64, or gold scores float32 from 0 to 1.
 
-    If the target is `TEXTS`, adds a number for each text, which is the same for equal texts.
+    If the target is `TEXTS`, adds a number for each text. Texts that differ only in case or white
+    space have the same number.
     """
     if target == TEXTS:
         _, inverse = numbered(map(folded, chain.from_iterable(data.columns)))
@@ -100,10 +101,12 @@ class Teacher:
             raise InputError(
                 f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
-        self._projection: np.ndarray | None = None  # (teacher's dimension, D)
+        # (teacher's dimension, D), the PCA; None before the first call of `label`, and if the vectors
+        # of the teacher are as short as the student's.
+        self._projection: np.ndarray | None = None
 
     def label(self, data: Dataset) -> Examples:
-        """Adds the teacher's targets to rows, with a note. InputError if it cannot compute them for such rows.
+        """Adds the teacher's targets to rows, with a note. InputError if it cannot compute them for rows of this form.
 
         The first call must be for the training data, which PCA is fitted to.
         """
@@ -120,7 +123,8 @@ class Teacher:
         # The columns that are compared. A margin is the difference of two similarities.
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
-        # A bi-encoder has several similarities. The student learns the one that it is scored by.
+        # A bi-encoder has several similarities. The student learns margins of the one that the config
+        # names, by which its own margins are computed.
         similarity = self.similarity
         if isinstance(self.model, PairModel):
             # A `PairModel` has one similarity, the only key.
@@ -135,7 +139,7 @@ class Teacher:
         return Examples(data.with_note(note), Targets(torch.from_numpy(values)))
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
-        """Adds the teacher's vectors as targets, projected to the dimension of the student's if they have more."""
+        """Adds the teacher's vectors as targets, projected if they have more dimensions than the student's."""
         distinct, inverse = numbered(chain.from_iterable(data.columns))
         # (S, teacher's dimension). With None the teacher's folder decides whether they have length
         # 1.
@@ -158,7 +162,7 @@ class Teacher:
             vectors = projected
             note += f", projected from {width} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
         values = torch.from_numpy(np.ascontiguousarray(vectors))
-        # The vectors of such a student have length 1, so the targets get this length too.
+        # The vectors of a student that normalises have length 1, so the targets get this length too.
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
         return Examples(data.with_note(note), Targets(values, _by_row(inverse, data)))

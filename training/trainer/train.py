@@ -176,8 +176,8 @@ def train(
             to 1, or None. The parameters of a `torch.nn.Module` are trained too.
         evaluators: functions that take the `Encoder` and return figures by name, called at each
             evaluation.
-        metric_for_best_model: the figure that selects the best model; None = spearman, accuracy or
-            loss.
+        metric_for_best_model: the figure that selects the best model; None = the first that is
+            measured of spearman, average_precision, accuracy, ndcg@10, mrr@10 and loss.
         greater_is_better: whether a higher value of this figure is better.
         callbacks: objects with any of the methods on_step(step, loss), on_evaluate(figures,
             encoder), on_checkpoint(folder) and on_end(result); one of the first three that returns
@@ -348,6 +348,7 @@ def _open_folder(
             f"{folder} holds another run: name another folder, or pass resume=True or overwrite=True"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    # The files of a run that is overwritten, or that was interrupted before its first checkpoint.
     shutil.rmtree(checkpoint, ignore_errors=True)
     shutil.rmtree(folder / "model", ignore_errors=True)
     (folder / negatives.FILE).unlink(missing_ok=True)

@@ -74,6 +74,7 @@ class Trainer:
         self.should_stop = should_stop
         self.home = home
         self.extras = extras
+        # A function from figures to the name and the value that select the best model, or None.
         self._selection = partial(extras.selection, first=config.objective_class.selected_by)
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
@@ -92,6 +93,7 @@ class Trainer:
         self.data = parts.data
         self.notes = parts.notes
         self._saved_dimension = parts.saved_dimension
+        # The checkpoint stores the number, so that a resumed run computes the same micro-batches.
         self.progress.micro_batches = self.model.num_micro_batches
 
         groups = self.model.parameter_groups(config.weight_decay)
@@ -99,6 +101,7 @@ class Trainer:
         if extras.optimizer:
             self.optimiser = extras.optimizer(groups)
         else:
+            # PyTorch has a fused kernel of AdamW for these devices.
             fused = accelerator.device.type in ("cpu", "cuda")
             self.optimiser = torch.optim.AdamW(groups, config.learning_rate, fused=fused)
         # The highest learning rate of each group of parameters.
@@ -114,7 +117,7 @@ class Trainer:
         self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
     def run(self) -> tuple[str, str | None]:
-        """Does the remaining steps. Raises NonFiniteLossError.
+        """Does the remaining steps. Raises NonFiniteLossError if a loss is not finite.
 
         Returns "finished" or "stopped", and the reason if the run ended before its last step.
         """
@@ -159,6 +162,7 @@ class Trainer:
         }
 
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
+        """Emits the event at the start of the run. ``resumed_from`` is None for a new run."""
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
         # The loss of guessing. With Matryoshka dimensions the loss of the run is a sum, and with
@@ -186,7 +190,10 @@ class Trainer:
         )
 
     def _run_steps(self) -> str | None:
-        """Does the steps. Returns the reason if it ends before the last one. StoppedError or NonFiniteLossError."""
+        """Does the steps. Returns the reason if the patience ends the run before the last step, else None.
+
+        Raises StoppedError after a stop, and NonFiniteLossError if a loss is not finite.
+        """
         while True:
             step = self.progress.step
             is_last = step == self.total_steps
@@ -233,6 +240,7 @@ class Trainer:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), max_norm, norm)
         for group, peak in zip(self.optimiser.param_groups, self._peaks, strict=True):
             group["lr"] = self._learning_rate(peak)
+        # The train event reports the rate of the first group of parameters.
         rate = self.optimiser.param_groups[0]["lr"]
         progress.step += 1
 
@@ -299,7 +307,7 @@ class Trainer:
     def _fetch_losses(self) -> None:
         """Moves pending losses to the host, several at a time because each transfer makes a GPU wait.
 
-        Raises NonFiniteLossError.
+        Raises NonFiniteLossError if one of them is not finite.
         """
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
@@ -315,6 +323,7 @@ class Trainer:
         self._pending_losses = []
 
     def _emit_train(self, rate: float, gradient_norm: float) -> None:
+        """Emits a train event, with the mean loss of the steps since the one before it."""
         progress = self.progress
         by_data: dict[str, dict[str, float]] = {}
         if len(self.data) > 1:
@@ -350,6 +359,7 @@ class Trainer:
 
     @property
     def batches_done(self) -> int:
+        """The batches of all steps so far. With gradient accumulation a step has several."""
         return self.config.gradient_accumulation_steps * self.progress.step
 
     def _evaluate(self) -> None:
@@ -412,12 +422,13 @@ class Trainer:
             # correlation is better.
             return old_metric == "loss"
         if new_value == old_value:
-            # A few pairs have few different ranks. Among equal correlations the lower loss decides.
+            # With few pairs, correlations are often equal. Then the lower loss decides. Without a
+            # loss, the earlier evaluation stays the best.
             return figures.get("loss", 0.0) < best.get("loss", 0.0)
         return new_value > old_value
 
     def _test(self) -> None:
-        """Evaluates the best model on the test split of its dev data, if there is one, unless the run is to stop."""
+        """Evaluates the best model, if one was saved, on the test split of the dev data, if there is one."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
         # No model was saved.
@@ -430,6 +441,7 @@ class Trainer:
         model = open_model(
             str(self.folder / "model"), dtype=self.config.dtype, device=device, home=self.home
         )
+        # The steps are over, so a stop during the test leaves the run finished, without a test.
         with suppress(StoppedError):
             measured = evaluate(model, name, self.home, should_stop=self.should_stop)
             # The first similarity is the cosine, or the only score of the model.
@@ -440,6 +452,7 @@ class Trainer:
                 self.events.emit("test", **self.progress.test)
 
     def _write_card(self, encoder: Any, folder: Path) -> None:
+        """Writes the card of the saved model in the run's ``folder``, in place of an earlier card."""
         progress = self.progress
         # sentence-transformers cannot open a model with a joint head.
         has_joint_head = (folder / "model" / JOINT_HEAD).is_file()

@@ -15,7 +15,8 @@ more forward pass.
 Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in
 the dtype of the encoder (see `training.trainer.replica`). The modules after the pooling
 (`Encoder.head`) are part of the loss: small, and computed once for the whole batch. With LoRA only
-the adapters are trained; `export_encoder` merges them.
+the adapters of an encoder are trained, and the head of a cross-encoder or a language model beside
+them; `export_encoder` merges the adapters.
 """
 
 import copy
@@ -65,13 +66,15 @@ class TrainingBatch:
     """
 
     micro_batches: list[MicroBatch]
-    # The number of vectors of each micro-batch, one for each sentence.
+    # The number of vectors of each micro-batch: one for each sentence, or for each masked token.
     sizes: list[int]
     # (B * C,) int64: the position of each sentence, column by column, in the micro-batches; None =
     # the same order.
     order: Tensor | None
     columns: int
-    target: Tensor | None  # (B,)
+    # The targets of the B rows, see `training.trainer.teacher.Targets`; of a language model the ids
+    # of the masked tokens.
+    target: Tensor | None
     # The number of the part of the data, whose objective computes the loss.
     part: int = 0
 
@@ -120,6 +123,7 @@ class TrainingModel(nn.Module):
         self.max_tokens = max_tokens
         dims = all_dims(matryoshka_dims, encoder.full_dimension)
         self.objective = Loss(objectives, dims, encoder.normalizes).to(encoder.device)
+        # With LoRA these modules are not trained. `_with_lora` makes an exception for a joint head.
         self.head = encoder.head.requires_grad_(not rank)
         self.replica: Replica
         self.embeddings: CompactEmbedding | None = None
@@ -153,7 +157,10 @@ class TrainingModel(nn.Module):
         step: int,
         part: int = 0,
     ) -> TrainingBatch:
-        """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
+        """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step.
+
+        A step is one batch here, as in `training.trainer.batches.MixedBatches`.
+        """
         ids = list(chain.from_iterable(columns))
         lengths = [len(sentence) for sentence in ids]
         count = self.num_micro_batches
@@ -267,11 +274,12 @@ class TrainingModel(nn.Module):
         gradients: Sequence[Tensor],
         add: bool,
     ) -> list[Tensor]:
-        """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
+        """Sets the ``grad`` of the encoder's trained weights, or adds to it. Returns the norms of the gradients."""
         backward = self.replica.backward
         pairs = zip(outputs, gradients, strict=True)
         run_parallel([partial(backward, output, gradient) for output, gradient in pairs])
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
+        # The gradients for the word embeddings; none if these are not trained, or belong to the module.
         input_gradients = []
         for output in outputs:
             if output.input_gradient is not None:
@@ -345,6 +353,7 @@ class Loss(nn.Module):
                     self.add_module(f"part{part}_{name}" if part else name, weights)
 
     def forward(self, vectors: Vectors, target: Tensor | None = None, part: int = 0) -> Tensor:
+        """Computes the loss of a batch of one part, from the vectors (B, D) of each column and the targets."""
         objective = self.objectives[part]
 
         def normalized_loss(dim: int) -> Tensor:
@@ -394,7 +403,8 @@ def split_by_length(
     def fits(budget: int) -> bool:
         return len(list(plan(lengths, budget))) <= parts
 
-    # The smallest budget that fits. It is at least the mean, and at most all rows in one group.
+    # The smallest budget that fits, by bisection: `fits` is false below it and true from it on. It is
+    # at least the mean of the groups, and at most all rows in one group.
     most = max(lengths) * len(lengths)
     budget = bisect_left(range(most), True, lo=sum(lengths) // parts, key=fits)
     return list(plan(lengths, min(budget, most_tokens or budget)))
@@ -422,8 +432,8 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
-    # All weights of a head are trained, as they are random at first, except for the vocabulary of a
-    # language model.
+    # All weights of a head are trained, as they may be random at first. Only the vocabulary of a
+    # language model, its output embeddings, is not trained.
     heads = head_modules(backbone)
     if heads:
         # Heads get no adapters. `modules_to_save` trains all weights of a head. For a language

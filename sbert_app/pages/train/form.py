@@ -39,7 +39,6 @@ from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.results.results import data_label
 from sbert_app.services.runs.record import PRESETS, Run
 from training.catalogue import (
-    DEFAULT_MODEL,
     LABELLED,
     PAIRS,
     SCORED,
@@ -53,7 +52,14 @@ from training.errors import InputError, UserFacingError
 from training.names import DataName
 from training.objectives import OBJECTIVES
 from training.objectives.base import HELD_OUT
-from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
+from training.trainer.config import (
+    CHOICES,
+    DEFAULT_LEARNING_RATES,
+    REPORTERS,
+    SETTINGS,
+    RunConfig,
+    default_learning_rate,
+)
 
 TRAIN_DATA = data_choices("train")
 DEV_DATA = [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
@@ -386,22 +392,27 @@ def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [*built_in, *word_encoders, *run_choices(runs)]
 
 
-def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
+def base_updates(base: str | None, objective: str, learning_rate: str) -> tuple[Any, Any]:
     """Returns the updates of the learning rate and the pooling for another base.
 
-    The default rate of the old base is replaced by the default rate of the new one; any other rate
-    stays. Networks over word vectors have their own pooling.
+    Networks over word vectors have their own pooling.
     """
-    name = (base or "").strip()
+    is_word_encoder = (base or "").strip() in WORD_ENCODERS
+    pooling_update = gr.update(value="base") if is_word_encoder else gr.skip()
+    return rate_update(base, objective, learning_rate), pooling_update
+
+
+def rate_update(base: str | None, objective: str, learning_rate: str) -> Any:
+    """Returns the update of the learning rate for another base or objective.
+
+    A rate that is the default of some base and objective is replaced by the default of these; any
+    other rate stays.
+    """
+    rate = format_learning_rate(default_learning_rate(base or "", objective))
     old_rate = learning_rate.strip()
-    rate = format_learning_rate(default_learning_rate(name))
-    # All bases but the networks over word vectors have the default rate of DEFAULT_MODEL.
-    bases = (DEFAULT_MODEL, *WORD_ENCODERS)
-    defaults = {format_learning_rate(default_learning_rate(other)) for other in bases}
-    is_replaced = old_rate in defaults and old_rate != rate
-    rate_update = gr.update(value=rate) if is_replaced else gr.skip()
-    pooling_update = gr.update(value="base") if name in WORD_ENCODERS else gr.skip()
-    return rate_update, pooling_update
+    if old_rate == rate or old_rate not in map(format_learning_rate, DEFAULT_LEARNING_RATES):
+        return gr.skip()
+    return gr.update(value=rate)
 
 
 def updates(values: Fields, names: list[str]) -> list[Any]:

@@ -174,8 +174,14 @@ def _connect_form(
     rate = fields["learning_rate"]
     base.input(
         form.base_updates,
-        [base, rate],
+        [base, objective, rate],
         [rate, fields["pooling"]],
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
+    objective.input(
+        form.rate_update,
+        [base, objective, rate],
+        rate,
         **event_options(queue=False, trigger_mode="multiple"),
     )
     _connect_negatives(services, fields, names)

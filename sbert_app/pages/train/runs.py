@@ -433,7 +433,7 @@ def _evaluation_table(evaluations: Sequence[Mapping[str, Any]]) -> Markup:
 def command_of(config: RunConfig) -> str:
     """Returns the command that trains with this config; "" if the config contains a Python object."""
     defaults = {name: setting.default for name, setting in SETTINGS.items()}
-    defaults["learning_rate"] = default_learning_rate(config.base)
+    defaults["learning_rate"] = default_learning_rate(config.base, config.objective)
     words = ["sbert-lab", "train"]
     for name, value in config:
         # A Python object, such as an objective of the user, is stored as "own (…)".

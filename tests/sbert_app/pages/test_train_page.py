@@ -135,9 +135,19 @@ def test_the_form_with_the_settings_of_a_run_says_the_same_run(config):
     assert train_form.to_config(shown, ACCESS) == config
 
 
+def test_another_objective_brings_its_learning_rate_unless_one_was_typed():
+    def shown(base: str, objective: str, rate: str) -> str | None:
+        return train_form.rate_update(base, objective, rate).get("value")
+
+    assert shown("all-MiniLM-L6-v2", "mlm", "2e-5") == "0.0001"
+    assert shown("scratch:2x128", "mlm", "2e-5") == "0.001"
+    assert shown("all-MiniLM-L6-v2", "mnrl", "0.0001") == "2e-5"
+    assert shown("all-MiniLM-L6-v2", "mlm", "3e-5") is None
+
+
 def test_another_base_brings_its_learning_rate_unless_one_was_typed():
     def shown(base: str | None, rate: str) -> list[str | None]:
-        return [update.get("value") for update in train_form.base_updates(base, rate)]
+        return [update.get("value") for update in train_form.base_updates(base, "mnrl", rate)]
 
     assert shown("scratch:bilstm", "2e-5") == ["0.001", "base"]
     assert shown("scratch:dan", "5e-4") == [None, "base"]  # typed
