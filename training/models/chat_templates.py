@@ -17,7 +17,8 @@ from training.models.files import read_object
 SECONDS = 20.0
 FILES = ("tokenizer_config.json", "chat_template.json", "*.jinja")
 # Renders a template, in an environment with the options that transformers uses. The exit code is 1
-# if it fills the memory. transformers reports other mistakes itself.
+# if it fills the memory, which is limited to 2 GB where the system can limit it (not on Windows).
+# transformers reports other mistakes itself.
 PROBE = """
 import sys
 from jinja2.sandbox import ImmutableSandboxedEnvironment

@@ -55,7 +55,7 @@ class EndpointModel(VectorModel):
         # The dimensions of the server's vectors, and of the vectors that are returned.
         self.full_dimension = len(self.probe)
         self.dimension = self.full_dimension
-        # The cached vectors, by the texts that are sent, prompts included. The copies share them too.
+        # The cached vectors, by the texts that are sent, prompts included. Copies share them too.
         self._recent = RecentEmbeddings(self.full_dimension)
 
     @classmethod

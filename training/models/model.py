@@ -79,7 +79,7 @@ class Model(ABC):
     input_noun: ClassVar[str] = "sentence"  # one input of the model
     has_dtype: ClassVar[bool] = False  # whether ``dtype`` can be set
     name: str
-    pooling: str | None = None
+    pooling: str | None = None  # None or `NO_POOLING` if the model pools nothing
     dimension: int | None = None  # the length of its vectors, if it has any
     # host:port of the remote server that receives the texts, or "" for a local model
     sent_to: str = ""

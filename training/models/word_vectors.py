@@ -26,7 +26,10 @@ TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+", re.IGNORE
 
 
 class WordVectors(VectorModel):
-    """Encodes a sentence as the mean of its words' vectors; the zero vector if no word is known, also in lower case."""
+    """Encodes a sentence as the mean of its words' vectors; as the zero vector if none of the words is known.
+
+    A word that is not known as it is written is looked up in lower case.
+    """
 
     kind = "mean of word vectors"
     pooling = "mean"
@@ -137,7 +140,10 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarray:
-    # ``cells`` follow the word of the line. ``expected`` is D; 0 if the first line has none.
+    """Reads the ``cells`` after the word of a line as float32 (D,). InputError unless they are D finite numbers.
+
+    ``expected`` is D, the number of cells in the first line.
+    """
     try:
         numbers = np.array(cells, dtype=np.float32)
     except ValueError as error:
