@@ -460,7 +460,7 @@ def parse_dataset(
         "rejected, discarded or cancelled": rejected,
     }
     judged = None
-    # Only pairs have judgements here.
+    # Only pairs have judgements. A score or label of triplets or single sentences is not read.
     if len(texts) == 2:
         unusable = repeated_headers | empty | rejected
         judged = judge(reading, cells, rows, unusable, scale, labels, raters)
@@ -585,6 +585,7 @@ def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | Non
         return data.with_note(
             f"the column {column} holds {some}: all rows are read; ?split= takes one"
         )
+    # A split may be called otherwise in the file, as dev is called validation.
     names = (split.lower(), *SPLIT_NAMES.get(split.lower(), ()))
     places = [at for at, value in enumerate(split_of_rows) if value in names]
     if not places:

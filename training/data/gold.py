@@ -271,7 +271,11 @@ class GoldColumn:
         scale: str | None = None,
         labels: str | None = None,
     ) -> GoldColumn | None:
-        """The reading of a pair's gold column by all rows of a table; None if it has none. InputError as `of`."""
+        """The reading of the gold column of pairs, by all rows of a table; None if there is no such column.
+
+        ``scale`` and ``labels`` are named by the user. InputError if they are malformed, there are
+        too many different labels, or the column holds distances.
+        """
         name = columns.score or columns.label
         if name is None:
             return None
@@ -593,6 +597,7 @@ def _top_of_shares(texts: set[str]) -> float | None:
         share = _SHARE.fullmatch(text)
         if share is None:
             return None
+        # `GoldColumn.read` makes the error for a text such as x/5, which has no score.
         if _score(share[1]) is not None:
             # A percentage states no highest score.
             tops.add(float(share[2] or 100))

@@ -208,8 +208,8 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
         if count > most and widths[at] > max(widths[:at], default=0):
             header = at
             most = count
-    # If a row above has as many usual names, the first row is the header. A row with fewer may hold
-    # titles of groups of columns.
+    # If a row above has at least as many usual names, the first row is the header. A row with fewer
+    # may hold titles of groups of columns.
     most_above = max(name_counts[:header], default=0)
     are_titles_above = most_above == 0 or name_counts[header] > most_above
     if are_titles_above and not looks_like_data(rows[header]):

@@ -117,6 +117,8 @@ class DelimitedTable(TextTable):
                     first, *others = record_lines
                     unread_lines.extendleft(reversed(others))
                     del record_lines[1:]
+                    # A space between a quote and a delimiter is an error for the csv module, but
+                    # leaves no doubt about the fields.
                     if fields := self._without_spaces(first):
                         record = fields
                     else:

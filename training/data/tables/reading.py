@@ -283,7 +283,11 @@ class TableReading:
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
-        """The columns of pairs. InputError, which lists the columns, for a table without pairs, and as `check`."""
+        """The columns of pairs.
+
+        InputError, which lists the columns, for a table without pairs. QuestionError if there is a
+        doubt about the columns.
+        """
         self.check()
         first = self.first(SENTENCE1, ANCHOR)
         second = self.first(SENTENCE2, POSITIVE)
@@ -369,7 +373,8 @@ class _Reader:
 
     def read(self, requested: Sequence[str]) -> TableReading:
         """Gives the columns their roles, sentences first."""
-        # The third name is a judgement or a negative, or "-". Then there is no judgement to find.
+        # The third name is a judgement, a negative, or "-". If there is one, no judgement is looked
+        # for.
         has_third = False
         if requested:
             has_third = self._take_requested(requested)
