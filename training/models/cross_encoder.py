@@ -190,7 +190,7 @@ class CrossEncoder(PairModel):
 
     @property
     def max_length(self) -> int:
-        """The longest input in tokens: one sentence for an adapter, both together for other models."""
+        """The longest input in tokens: one sentence for a `JointPairModel`, both together for other models."""
         return self.tokenizer.max_length
 
     @property
@@ -217,7 +217,7 @@ class CrossEncoder(PairModel):
         return self.tokenizer.is_unknown(sentences)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder that ``load`` can open and, unless this is an adapter, sentence-transformers too.
+        """Writes a folder that ``load`` can open and, for a sequence classifier, sentence-transformers too.
 
         An existing model is replaced, but no other files.
         """

@@ -121,6 +121,7 @@ class EndpointModel(VectorModel):
         while start < len(rows):
             # `most_texts` gets smaller when the server refuses a request.
             part = slice(start, start + min(self._batch, self._server.most_texts))
+            # `fetch` gets the texts that are not cached.
             full_vectors = self._recent.get(inputs[part], fetch)
             vectors[part] = full_vectors[:, : self.dimension]
             start = part.stop

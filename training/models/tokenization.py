@@ -68,7 +68,7 @@ class TextTokenizer(ABC):
 
     @abstractmethod
     def encodings(self, sentences: Iterable[str]) -> Sequence[Encoding | WordEncoding]:
-        """Returns tokens, words and offsets in prompt and text. The truncated part is in ``overflowing``."""
+        """Returns tokens, words and offsets in prompt and text. ``overflowing`` is true if the text was cut."""
 
     @abstractmethod
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:

@@ -36,7 +36,7 @@ class WordVectors(VectorModel):
     batch_size = 4_096
 
     def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
-        """Takes V different ``words`` and their ``vectors``, float32 (V, D)."""
+        """Takes V different ``words`` and their ``vectors`` (V, D), of floating-point numbers."""
         self.name = name
         self.dimension = int(vectors.shape[1])
         self.rows = {word: row for row, word in enumerate(words)}
@@ -107,7 +107,10 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
-    """Reads the words of a file, and their vectors, float32 (V, D)."""
+    """Reads the words of a file and their vectors (V, D): float32, or the type of the array in a .npy file.
+
+    InputError if the file is damaged, or does not have a vector for each word.
+    """
     if path.suffix == ".npy":
         words_file = path.with_suffix(".words.txt")
         if not words_file.is_file():

@@ -1,8 +1,10 @@
 """TableReading: the role of each column of a table by evidence, and the questions that the evidence leaves open.
 
     reading = open_table(Path("pairs.csv")).reading
-    reading.columns    Column("Frage A", "sentence1", "reads like sentences"), Column("gleich?", "label", "yes 7, no 9")
-    reading.doubts      Doubt("which column says how alike the two sentences are?", ("same", "rank"))
+    reading.columns    Column("Satz", "sentence1", "reads like sentences"), …,
+                       Column("Urteil", "label", "judging words: ja 9, nein 7")
+    reading.doubts     () here; with another column that may be the judgement:
+                       Doubt("which column says how alike the two sentences are?", ("Urteil", "Stufe"))
 
 `OpenedTable.reading` makes it of the names and the first cells, once for each file; pages,
 commands, HTTP and Python all use it. What the user has said comes first (`with_columns`), then
