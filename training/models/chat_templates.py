@@ -1,4 +1,4 @@
-"""Chat templates in a model's folder are programs. They are tried before a model is opened.
+"""Chat templates in a model's folder are programs. They are tried before sentence-transformers opens the model.
 
 transformers renders them in a sandbox of jinja2, which limits neither time nor memory. A template
 that does not end would block everybody who opens a model. So each is first rendered in a separate

@@ -254,7 +254,11 @@ def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None
 
 
 def _delimiter(head: str, suffix: str) -> str:
-    """The delimiter that yields the most usual names in the header, then the most records of one width."""
+    """The delimiter that yields the most usual names in the header, then the most records of one width, then columns.
+
+    The ending .tsv or .tab, or a delimiter of several characters, decides before. `NO_DELIMITER`
+    stands for a table of one column.
+    """
     if suffix in (".tsv", ".tab") and "\t" in head:
         return "\t"
     if long := _long_delimiter(head):

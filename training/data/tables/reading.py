@@ -626,7 +626,10 @@ class _Reader:
             self.doubts.append(Doubt(question, (*others, first)))
 
     def _ratings(self, columns: Sequence[str]) -> list[str]:
-        """The columns of several raters: names that differ only in a number, cells of numbers or judging words."""
+        """The columns of several raters, whose names differ only in a number or a letter at the end.
+
+        Their cells are numbers or judging words.
+        """
         groups: dict[str, list[str]] = {}
         for column in columns:
             name = column.strip().lower()
