@@ -254,10 +254,11 @@ def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None
 
 
 def _delimiter(head: str, suffix: str) -> str:
-    """The delimiter that yields the most usual names in the header, then the most records of one width, then columns.
+    """The delimiter of a file by its first characters; `NO_DELIMITER` for a table of one column.
 
-    The ending .tsv or .tab, or a delimiter of several characters, decides before. `NO_DELIMITER`
-    stands for a table of one column.
+    A tab in a file named .tsv or .tab, or else a delimiter of several characters, is taken at once.
+    Of the others, the one is taken that yields the most usual names in the header, then the largest
+    share of records of one width, then the largest width.
     """
     if suffix in (".tsv", ".tab") and "\t" in head:
         return "\t"
