@@ -171,7 +171,7 @@ def looks_like_data(first: Sequence[str]) -> bool:
 
 
 def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Names that differ and are not empty, and a remark on each that had to change."""
+    """Names that differ and are not empty, and a remark on each that got a new name."""
     unique: list[str] = []
     remarks = []
     # White space and invisible characters are removed from both ends of a name.
