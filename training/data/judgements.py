@@ -82,6 +82,7 @@ def judge(
     count, or their columns, separated by commas. InputError if a rater is unknown, ``scale`` or
     ``labels`` is malformed, there are too many different labels, or the column holds distances.
     """
+    # The columns of several raters, or else the one of a score or a label.
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:
         return None

@@ -151,8 +151,8 @@ class EndpointModel(VectorModel):
                     raise
                 refused[texts[0]] = error.words
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
-            # A number in the message may be the most texts that the server accepts. Without one, half
-            # of the texts are tried.
+            # A number in the message may be the most texts that the server accepts; of several
+            # numbers the largest is tried. Without one, half of the texts are tried.
             numbers = map(int, re.findall(r"\d{1,6}", error.words))
             limits = [number for number in numbers if 1 <= number < len(texts)]
             size = max(limits, default=len(texts) // 2)

@@ -222,6 +222,7 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
 
     InputError if it has more columns than a table of sentences can have.
     """
+    # The number of rows above the header, or above the first row if there is no header.
     above = header_row(rows)
     first = rows[above]
     below = [row for row in rows[above + 1 :] if row]
