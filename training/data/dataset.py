@@ -121,9 +121,10 @@ class Dataset:
 
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence
         or score are left out, scores are rescaled to 0–5 by the scale that they seem to have; the
-        notes state all of this. ``columns`` names the columns as in `from_file`. InputError if no
-        form of data has these columns, they differ in length, or a score is not a number;
-        QuestionError if several columns may be the judgement.
+        notes state all of this. ``columns`` says which column is which, such as "left,right,gold",
+        in the form that `from_file` takes. InputError if no form of data has these columns, they
+        differ in length, or a score is not a number; QuestionError if several columns may be the
+        judgement.
         """
         lists, reading = read_cells(cells, name, columns)
         used = {column: lists[column] for column in reading.used}
@@ -395,6 +396,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         labels += part.labels or ()
         rows += part.rows
         notes += [f"{part.name}: {note}" for note in (*part.notes, f"{len(part):,} rows")]
+    # ``joined`` and ``unclear_as_no`` are about the rows and the labels of one file, and are left out.
     return Dataset(
         name="+".join(part.name for part in parts),
         columns=tuple(list(chain.from_iterable(column)) for column in columns),
