@@ -13,8 +13,8 @@ only 5,749 pairs to train on:
   Table 6.
 
 The model treats both sentences alike, so the score is symmetric: predict(x, y) = predict(y, x).
-Only LoRA factors of the transformer, the cross biases and the head are trained: an adapter of a few
-MB.
+In the adapters of the package, which have a few MB each, only LoRA factors of the transformer, the
+cross biases and the head were trained. A run trains all weights, unless it sets a rank of LoRA.
 """
 
 from __future__ import annotations
