@@ -87,7 +87,7 @@ class STModel(Model):
     _computing: threading.Lock  # held while the library computes
 
     def __init__(self, name: ModelName | Path | str | None = None, **options: Any) -> None:
-        """Opens a model by name with the arguments of `load`, which fills a model without a name."""
+        """Opens a model by name, with the arguments of `load`. Without a name it is empty, and `load` fills it."""
         if name is not None:
             vars(self).update(vars(self.load(name, **options)))
 

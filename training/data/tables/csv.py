@@ -52,7 +52,9 @@ ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 class DelimitedTable(TextTable):
     """A delimited text file whose encoding, delimiter, quoting and columns are known."""
 
+    # A character, or one of `LONG_DELIMITERS`. `NO_DELIMITER` and `LINES` are for a single column.
     delimiter: str
+    # Whether quotation marks enclose fields. Otherwise they are a part of the text.
     is_quoted: bool
     # 1 where the first line is ``sep=;``.
     skipped_lines: int = 0
