@@ -121,9 +121,10 @@ class Dataset:
 
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence
         or score are left out, scores are rescaled to 0–5 by the scale that they seem to have; the
-        notes state all of this. ``columns`` names the columns as in `from_file`. InputError if no
-        form of data has these columns, they differ in length, or a score is not a number;
-        QuestionError if several columns may be the judgement.
+        notes state all of this. ``columns`` says which column is which, such as "left,right,gold",
+        in the form that `from_file` takes. InputError if no form of data has these columns, they
+        differ in length, or a score is not a number; QuestionError if several columns may be the
+        judgement.
         """
         lists, reading = read_cells(cells, name, columns)
         used = {column: lists[column] for column in reading.used}
@@ -396,6 +397,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         labels += part.labels or ()
         rows += part.rows
         notes += [f"{part.name}: {note}" for note in (*part.notes, f"{len(part):,} rows")]
+    # ``joined`` and ``unclear_as_no`` are about the rows and the labels of one file, and are left out.
     return Dataset(
         name="+".join(part.name for part in parts),
         columns=tuple(list(chain.from_iterable(column)) for column in columns),
@@ -461,7 +463,7 @@ def parse_dataset(
         "rejected, discarded or cancelled": rejected,
     }
     judged = None
-    # Only pairs have judgements here.
+    # Only pairs have judgements. A score or label of triplets or single sentences is not read.
     if len(texts) == 2:
         unusable = repeated_headers | empty | rejected
         judged = judge(reading, cells, rows, unusable, scale, labels, raters)
@@ -587,6 +589,7 @@ def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | Non
         return data.with_note(
             f"the column {column} holds {some}: all rows are read; ?split= takes one"
         )
+    # A split may be called otherwise in the file, as dev is called validation.
     names = (split.lower(), *SPLIT_NAMES.get(split.lower(), ()))
     places = [at for at, value in enumerate(split_of_rows) if value in names]
     if not places:

@@ -196,7 +196,8 @@ class GoldColumn:
         kind: `NUMBER` for scores, `ENTAILMENT` for labels of inference, `LABEL` for other labels.
         scale: the scores of the least and of the most similar pairs, such as (0, 5) or (4, 1); None
             for labels, and for scores on no usual scale.
-        values: the values of words by their text; None if the cells are numbers.
+        values: the values of labels, or of words that stand for scores, by their text; None if the
+            cells are scores in numbers.
         names: the names of labels by their text.
         missing: the texts that stand for a missing score or label.
         is_sure: whether the file can only be read in this way, so that no note is needed.
@@ -271,7 +272,11 @@ class GoldColumn:
         scale: str | None = None,
         labels: str | None = None,
     ) -> GoldColumn | None:
-        """The reading of a pair's gold column by all rows of a table; None if it has none. InputError as `of`."""
+        """The reading of the gold column of pairs, by all rows of a table; None if there is no such column.
+
+        ``scale`` and ``labels`` are named by the user. InputError if they are malformed, there are
+        too many different labels, or the column holds distances.
+        """
         name = columns.score or columns.label
         if name is None:
             return None
@@ -476,8 +481,8 @@ class GoldColumn:
     def is_missing(self, cell: Any) -> bool:
         """Whether this cell says that a row has no label or no score."""
         text = label_text(cell)
-        # A column of numbers has no ``values``. A label is unknown if the user has named others, or
-        # if it stands among labels of inference.
+        # A column of scores in numbers has no ``values``. A label is unknown if the user has named
+        # others, or if it stands among labels of inference.
         is_unknown = self.values is not None and text not in self.values
         return is_unknown or text in self.missing or as_text(cell) is None
 
@@ -593,6 +598,7 @@ def _top_of_shares(texts: set[str]) -> float | None:
         share = _SHARE.fullmatch(text)
         if share is None:
             return None
+        # `GoldColumn.read` makes the error for a text such as x/5, which has no score.
         if _score(share[1]) is not None:
             # A percentage states no highest score.
             tops.add(float(share[2] or 100))

@@ -40,7 +40,7 @@ class Judged:
 
     Attributes:
         gold: how a judgement is read.
-        values: the scores of rows, or the texts of their labels.
+        values: by row, the score on the scale of the column, or the name of the label.
         left_out: the rows without a score or label of their own, by the reason.
         notes: how many people judged the pairs, and how well they agree.
         bad: the errors of judgements that cannot be read, by row.
@@ -79,9 +79,10 @@ def judge(
     """The judgements of pairs of sentences in the cells of a table; None if it has none.
 
     ``unusable`` are rows that are left out for other reasons. ``raters`` names the raters that
-    count, or their columns, separated by commas. InputError as `GoldColumn.of`, and for an unknown
-    rater.
+    count, or their columns, separated by commas. InputError if a rater is unknown, ``scale`` or
+    ``labels`` is malformed, there are too many different labels, or the column holds distances.
     """
+    # The columns of several raters, or else the one of a score or a label.
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:
         return None

@@ -186,9 +186,11 @@ def _load_from_hub(
     home: str | Path | None,
     labels: Sequence[str] = (),
 ) -> Dataset:
-    """A data set of the Hub; ``selectors`` and ``split`` are as in `hub_dataset.read_dataset`.
+    """A split of a data set of the Hub.
 
-    ``labels`` are the names of the numbers 0, 1, … in its column label, if it has numbers.
+    ``selectors`` are the parts of its name after the id: the configuration or the split, or both;
+    "" is the default. ``split`` is read if they do not state one. ``labels`` are the names of the
+    numbers 0, 1, … in its column label, if it has numbers.
     """
 
     def pick(columns: Sequence[str]) -> Sequence[str]:

@@ -46,7 +46,7 @@ class Overlap:
         shared: the number of rows with a sentence that is in the training data, equal rows included.
         near: the number of other rows whose sentences are nearly equal to different sentences of
             one training row; None if they were not counted.
-        read: the places of the equal and the nearly equal rows.
+        read: the places of the rows that training has read: the equal and the nearly equal ones.
     """
 
     data: str
@@ -59,7 +59,7 @@ class Overlap:
 
     @property
     def unread(self) -> list[int]:
-        """The places of the other rows."""
+        """The places of the rows that training has not read."""
         return [row for row in range(self.rows) if row not in self.read]
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     near = None
     if encode is not None:
         near = _near(list(dict.fromkeys(rows)), [evaluated[place] for place in others], encode)
-    # ``near`` holds places in ``others``. Training has read the equal and the nearly equal rows.
+    # ``near`` holds positions in ``others``. Training has read the equal and the nearly equal rows.
     unread = set(others)
     unread.difference_update(others[i] for i in near or ())
     return Overlap(

@@ -42,7 +42,7 @@ class Rows:
     of: Mapping[str, Transform]
 
     def example(self, kind: str) -> tuple[int, bool]:
-        """The number of sentences in a row that is made from this form, and whether each row of the data makes one."""
+        """The number of sentences in a row made from this form, and whether the number of rows stays the same."""
         data = EXAMPLES[kind]
         rows = self.of[kind](data, random.Random(0))
         return len(rows.columns), len(rows) == len(data)

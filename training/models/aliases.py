@@ -43,7 +43,7 @@ class SentenceTransformerNames(VectorModel):
     ) -> str:
         """Uploads the folder that ``save`` writes, with a model card, and returns the address of the repository.
 
-        ``repo_id`` is the repository, org/name. Arguments and errors are as in
+        ``repo_id`` is the repository, org/name. The other arguments and the errors are as in
         `training.sources.hub.push_folder`.
         """
 

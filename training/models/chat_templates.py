@@ -1,4 +1,4 @@
-"""Chat templates in a model's folder are programs. They are tried before a model is opened.
+"""Chat templates in a model's folder are programs. They are tried before sentence-transformers opens the model.
 
 transformers renders them in a sandbox of jinja2, which limits neither time nor memory. A template
 that does not end would block everybody who opens a model. So each is first rendered in a separate
@@ -17,7 +17,8 @@ from training.models.files import read_object
 SECONDS = 20.0
 FILES = ("tokenizer_config.json", "chat_template.json", "*.jinja")
 # Renders a template, in an environment with the options that transformers uses. The exit code is 1
-# if it fills the memory. transformers reports other mistakes itself.
+# if it fills the memory, which is limited to 2 GB where the system can limit it (not on Windows).
+# transformers reports other mistakes itself.
 PROBE = """
 import sys
 from jinja2.sandbox import ImmutableSandboxedEnvironment

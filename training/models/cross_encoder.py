@@ -190,7 +190,7 @@ class CrossEncoder(PairModel):
 
     @property
     def max_length(self) -> int:
-        """The longest input in tokens: one sentence for an adapter, both together for other models."""
+        """The longest input in tokens: one sentence for a `JointPairModel`, both together for other models."""
         return self.tokenizer.max_length
 
     @property
@@ -217,7 +217,7 @@ class CrossEncoder(PairModel):
         return self.tokenizer.is_unknown(sentences)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder that ``load`` can open and, unless this is an adapter, sentence-transformers too.
+        """Writes a folder that ``load`` can open and, for a sequence classifier, sentence-transformers too.
 
         An existing model is replaced, but no other files.
         """
@@ -240,7 +240,8 @@ class CrossEncoder(PairModel):
         if batch_size is not None:
             runner = runner.with_batch_size(batch_size)
 
-        # The runner passes logits in place of hidden states, and no mask.
+        # The runner passes logits (B,) in place of hidden states, and no mask. A score is a single
+        # number, so ``shape`` is empty.
         def to_scores(logits: Tensor, _: Tensor | None) -> np.ndarray:
             return to_host(self.activation(logits))
 
@@ -287,8 +288,9 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
     if model.config.pad_token_id is None:
-        # transformers computes the score from the last token that is not padding, and refuses a
-        # batch if the config does not name the padding token. No token has the number -1.
+        # transformers computes the score of a decoder from the last token that is not padding, and
+        # refuses a batch if the config does not name the padding token. No token has the number -1,
+        # so the score comes from the last token of a row.
         model.config.pad_token_id = -1
     has_token_types = "token_type_ids" in tokenizer.model_input_names
     scorer = SequenceClassifier(model, has_token_types)

@@ -55,7 +55,7 @@ class EndpointModel(VectorModel):
         # The dimensions of the server's vectors, and of the vectors that are returned.
         self.full_dimension = len(self.probe)
         self.dimension = self.full_dimension
-        # The cached vectors, by the texts that are sent, prompts included. The copies share them too.
+        # The cached vectors, by the texts that are sent, prompts included. Copies share them too.
         self._recent = RecentEmbeddings(self.full_dimension)
 
     @classmethod
@@ -121,6 +121,7 @@ class EndpointModel(VectorModel):
         while start < len(rows):
             # `most_texts` gets smaller when the server refuses a request.
             part = slice(start, start + min(self._batch, self._server.most_texts))
+            # `fetch` gets the texts that are not cached.
             full_vectors = self._recent.get(inputs[part], fetch)
             vectors[part] = full_vectors[:, : self.dimension]
             start = part.stop
@@ -150,8 +151,8 @@ class EndpointModel(VectorModel):
                     raise
                 refused[texts[0]] = error.words
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
-            # A number in the message may be the most texts that the server accepts. Without one, half
-            # of the texts are tried.
+            # A number in the message may be the most texts that the server accepts; of several
+            # numbers the largest is tried. Without one, half of the texts are tried.
             numbers = map(int, re.findall(r"\d{1,6}", error.words))
             limits = [number for number in numbers if 1 <= number < len(texts)]
             size = max(limits, default=len(texts) // 2)

@@ -141,11 +141,11 @@ _CARD_PROMPTS = (
 
 
 class ModuleEntry(NamedTuple):
-    """A line of modules.json."""
+    """A module, as modules.json lists it."""
 
-    kind: str
+    kind: str  # the name of its class
     folder: Path
-    package: str = ""
+    package: str = ""  # the Python module that defines the class
 
 
 @dataclass(frozen=True)
@@ -244,6 +244,7 @@ class ModelFormat:
         return folders
 
     def _pooling_config(self, width: int) -> dict[str, Any]:
+        """Returns the contents of the pooling's config.json, for vectors of the length ``width``."""
         modes = parse_pooling(self.pooling or "mean")
         config: dict[str, Any] = {"word_embedding_dimension": width}
         # Flags do not state an order: their poolings are concatenated in the order of
@@ -328,9 +329,9 @@ class ModelFolder:
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """Finds and checks the folder of a model or an adapter, with the errors of `model_folder` and `checked`.
+        """Finds and checks the folder of a model or an adapter. If ``fetch`` is False, nothing is downloaded.
 
-        If ``fetch`` is False, nothing is downloaded.
+        InputError if the folder or the base of an adapter cannot be found, or `checked` refuses it.
         """
         adapter = _adapter_folder(name)
         if adapter is not None:
@@ -414,7 +415,7 @@ class ModelFolder:
 
         False for an adapter with a joint head, whose base `CrossEncoder` opens.
         """
-        # Without a base, the folder has no adapter_config.json.
+        # ``base`` is "" for a folder without adapter_config.json.
         if not self.base or self.has_joint_head:
             return False
         # A folder with weights of its own needs no base.
@@ -657,6 +658,7 @@ def _adapter_folder(name: str) -> Path | None:
 
 
 def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
+    """Reads the modules that modules.json lists; () if the file does not exist. InputError if it is damaged."""
     if not file.exists():
         return ()
     modules = []

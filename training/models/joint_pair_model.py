@@ -13,8 +13,8 @@ only 5,749 pairs to train on:
   Table 6.
 
 The model treats both sentences alike, so the score is symmetric: predict(x, y) = predict(y, x).
-Only LoRA factors of the transformer, the cross biases and the head are trained: an adapter of a few
-MB.
+In the adapters of the package, which have a few MB each, only LoRA factors of the transformer, the
+cross biases and the head were trained. A run trains all weights, unless it sets a rank of LoRA.
 """
 
 from __future__ import annotations
@@ -214,11 +214,14 @@ class PackedPairs(PackedRunner[PairRow]):
         self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
+        # ``rows`` are lists of positions in ``texts``. The n pairs are numbered in this order, through
+        # all rows.
         packed, bias = self.pack(texts, rows)
         splits = [texts[i].split for i in chain.from_iterable(rows)]
         split = to_device(torch.tensor(splits), self.device)  # (n,)
-        # For each token, where the second sentence of its pair starts, (R, W). Sequence ids count the
-        # pairs from 1. The 0 before the splits is for padding, which has the sequence id 0.
+        # For each token, where the second sentence of its pair starts, (R, W). The sequence id of a
+        # token is the number of its pair, from 1. The 0 before the splits is for padding, which has
+        # the sequence id 0.
         starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]
         second = (packed.positions >= starts) & (packed.sequence_ids > 0)
         if isinstance(self.scorer, SequenceClassifier):
@@ -241,7 +244,10 @@ class PackedPairs(PackedRunner[PairRow]):
 
 
 class PaddedPairs(InferenceRunner[PairRow]):
-    """Computes one pair in a row, with the module itself. ``samples`` are as in `build_pair_runner`."""
+    """Computes one pair in a row, with the module itself.
+
+    ``samples`` are a short pair and a longer one, which show whether the scorer reads padding.
+    """
 
     def __init__(self, scorer: Scorer, pad_id: int, samples: Sequence[PairRow]) -> None:
         self.scorer = scorer

@@ -50,7 +50,10 @@ class SparseModel(Model, Retriever):
     def weigh(
         self, queries: Sequence[str], documents: Sequence[str], **watch: Any
     ) -> tuple[csr_matrix, csr_matrix]:
-        """Computes weights (Q, V) and (N, V) float32 whose dot products rank the documents."""
+        """Computes weights (Q, V) and (N, V) float32 whose dot products rank the documents.
+
+        ``watch``: on_progress and should_stop of `Model.score`.
+        """
 
     def encode(
         self,
@@ -102,7 +105,10 @@ def _row_products(u: csr_matrix, v: csr_matrix) -> np.ndarray:
 
 
 def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch: Any) -> Ranking:
-    """Finds for each row of (Q, V) the rows of (N, V) with the highest dot products, among those above zero."""
+    """Finds for each row of (Q, V) the rows of (N, V) with the highest dot products, among those above zero.
+
+    ``watch``: on_progress and should_stop of `Model.score`.
+    """
     columns = documents.T.tocsr()  # (V, N)
     # The number of queries at a time.
     size = max(1, PRODUCTS // max(1, documents.shape[0]))

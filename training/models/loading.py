@@ -147,7 +147,8 @@ def open_transformer(
 def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
     """Raises InputError if the transformer lacks an embedding for a token."""
     rows = backbone.get_input_embeddings().weight.shape[0]
-    # A special token of a template may be missing from the vocabulary.
+    # An empty text gives the special tokens of the tokenizer's template, which may be missing from
+    # the vocabulary.
     special_ids = tokenizer.backend_tokenizer.encode("").ids
     greatest = max([*tokenizer.get_vocab().values(), *special_ids], default=0)
     if greatest >= rows:

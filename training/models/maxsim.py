@@ -93,7 +93,8 @@ class LateInteraction(TokenModel, Retriever):
     ) -> Any:
         """Loads a folder or Hub id such as ColBERT, or any encoder, with or without ``maxsim:`` before its name.
 
-        Arguments and errors are as in `CrossEncoder.load`, but ``folder`` is not used.
+        The other arguments are as in `CrossEncoder.load`, but ``folder`` is not used. InputError if
+        the model cannot be found or opened, or does not give token vectors.
         """
         model = open_model(name, dtype=dtype, device=device, home=home)
         if isinstance(model, LateInteraction):

@@ -2,13 +2,13 @@
 
     open_model("all-MiniLM-L6-v2", "max")     or "tfidf", "minilm-stsb", "maxsim:<name>", "run:<id>", a folder, a Hub id
 
-Every model scores pairs of texts. What else it can do is asked by its type:
+Every model but BM25 scores pairs of texts. What else a model can do is asked by its type:
 
     VectorModel     encodes a text as a vector that stays comparable between calls: `Encoder`, endpoints, GloVe
     PairModel       reads both texts of a pair together and gives one score: cross-encoders
     SparseModel     encodes a text as weights of words (`training.models.lexical`): TF-IDF, SPLADE
     TokenModel      encodes a text as one vector for each token: `Encoder`, ColBERT
-    Retriever       ranks documents for queries: all of the above, and BM25
+    Retriever       ranks documents for queries: all models but cross-encoders; BM25 does nothing else
 
 `OPENERS` lists the kinds of models, each with the names and folders that it claims. The first kind
 that claims a name opens it. To add a kind, write a class with ``load`` and either `Model.score` or
@@ -79,7 +79,7 @@ class Model(ABC):
     input_noun: ClassVar[str] = "sentence"  # one input of the model
     has_dtype: ClassVar[bool] = False  # whether ``dtype`` can be set
     name: str
-    pooling: str | None = None
+    pooling: str | None = None  # None or `NO_POOLING` if the model pools nothing
     dimension: int | None = None  # the length of its vectors, if it has any
     # host:port of the remote server that receives the texts, or "" for a local model
     sent_to: str = ""

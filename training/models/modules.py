@@ -170,7 +170,7 @@ class EncoderParts(NamedTuple):
     """The parts of an encoder, and its settings."""
 
     backbone: Any  # the module before the pooling: a module of transformers, or a `WordBackbone`
-    tokenizer: Any
+    tokenizer: Any  # of transformers, or of words by sentence-transformers
     model_format: ModelFormat  # with a pooling and a maximum length
     source: str  # where the parts came from, in words
     head: nn.Sequential  # the modules after the pooling, without the final Normalize

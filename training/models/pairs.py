@@ -109,6 +109,7 @@ class PairTokenizer:
 
     @tokenizing()
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
+        """Tokenizes pairs, in their order. A row counts as truncated if one of its texts has been cut."""
         # As in sentence-transformers, the prompt belongs to the first text.
         if self.prompt:
             pairs = [(self.prompt + a, b) for a, b in pairs]
@@ -116,9 +117,10 @@ class PairTokenizer:
         if not self.separately:
             parts = [(self._part(a), self._part(b)) for a, b in pairs]
             for encoding in self._rust.encode_batch_fast(parts):
-                # The first text and its special tokens have the type 0. A tokenizer without types
-                # gives all tokens 0. Then the split is not needed: scorers that read both texts
-                # together use it only to compute the types of the tokens.
+                # The first text and its special tokens have the type 0, so their number is the
+                # split. A tokenizer without types gives all tokens 0. Then the split is not needed:
+                # scorers that read both texts together use it only to compute the types of the
+                # tokens.
                 split = encoding.type_ids.count(0)
                 rows.append(PairRow(encoding.ids, split, bool(encoding.overflowing)))
             return rows

@@ -171,7 +171,7 @@ class Words(NamedTuple):
 
     forms: list[str]
     vectors: Tensor
-    source: str  # in words
+    source: str  # where the vectors came from, in words
     are_random: bool
 
 

@@ -92,12 +92,14 @@ class Hybrid(Retriever):
         rankings = [part.search(queries, documents, depth, **watch) for part in self.parts]
         fused = []
         for rankings_of_query in zip(*rankings, strict=True):
-            # The distinct documents, and for each rank the position of its document among them.
+            # The distinct documents of all rankings, and for each entry of the rankings, one after
+            # the other, the position of its document among them.
             rows, positions = np.unique(np.concatenate(rankings_of_query), return_inverse=True)
             weights = []
             for ranking in rankings_of_query:
                 ranks = np.arange(1, len(ranking) + 1)
                 weights.append(1 / (RANK_CONSTANT + ranks))
+            # The sum of the weights of each distinct document.
             scores = np.bincount(positions, weights=np.concatenate(weights))
             fused.append(best_rows(rows, scores, k))
         return fused
@@ -129,7 +131,8 @@ class Reranked(Retriever):
             else:
                 scores = self.model.score([(queries[query], document) for document in candidates])
                 best = np.argsort(-scores, kind="stable")
-            # A retriever may leave documents out, such as the ones without a word of the query.
+            # ``best`` has positions in ``head``. A retriever may leave documents out, such as the ones
+            # without a word of the query; they follow in their old order.
             others = np.setdiff1d(np.arange(len(head)), best)
             ranking[query] = np.concatenate([head[best], head[others], rest])[:k]
         return ranking

@@ -185,6 +185,7 @@ def _check_sizes(
     """Raises InputError if the settings announce sizes that weights of these shapes cannot have."""
     layers = _first_size(file, settings, LAYERS)
     width = _first_size(file, settings, WIDTHS)
+    # The largest dimension of any weight.
     largest = max(chain.from_iterable(shapes.values()), default=0)
     # A vocabulary may be padded, so a size may be larger by `SLACK`.
     for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):

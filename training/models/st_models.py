@@ -73,20 +73,21 @@ class STModel(Model):
     has_dtype = True
     why_vectors_only = "sentence-transformers computes it"
     library_class = SENTENCE_TRANSFORMER
-    model: Any
+    model: Any  # the library's object
     prompt: str = ""
     role: str | None = None  # query or document, as `for_role` sets it; None for neither
     default_prompt: str | None = None  # the name of a prompt
     dtype: torch.dtype
-    source: str
-    prompts: Any
+    source: str  # where the folder came from, in words
+    prompts: Any  # the texts of the folder's prompts, by name
     prompt_advice: str = ""
+    # Counts tokens and cuts long texts. The library tokenizes the texts that it computes itself.
     _tokenizer: TextTokenizer
-    _max_length: int | None
-    _computing: threading.Lock
+    _max_length: int | None  # in tokens; None for no limit, or an unknown one
+    _computing: threading.Lock  # held while the library computes
 
     def __init__(self, name: ModelName | Path | str | None = None, **options: Any) -> None:
-        """Opens a model by name with the arguments of `load`, which fills a model without a name."""
+        """Opens a model by name, with the arguments of `load`. Without a name it is empty, and `load` fills it."""
         if name is not None:
             vars(self).update(vars(self.load(name, **options)))
 
@@ -99,7 +100,11 @@ class STModel(Model):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Loads a folder or Hub id. Arguments and errors are as in `Encoder.load`, but int8 is not supported."""
+        """Loads a folder or Hub id.
+
+        ``dtype`` is auto, float32 or bfloat16; the other arguments are as in `Encoder.load`.
+        InputError if the model cannot be found or opened, or lacks a setting that the name states.
+        """
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         torch_device = pick_device(device)
@@ -192,7 +197,10 @@ class STModel(Model):
 
     @tokenizing()
     def _compute(self, sentences: Sequence[str], **options: Any) -> Any:
-        """Computes texts with the library, with the prompt and in the role of this model."""
+        """Computes texts with the library, with the prompt and in the role of this model.
+
+        ``options`` are arguments of the library's ``encode``.
+        """
         method = f"encode_{self.role}" if self.role else "encode"
         encode = getattr(self.model, method)
         readable = self._tokenizer.readable(sentences)

@@ -187,7 +187,7 @@ def _check_is_list(sentences: Iterable[str]) -> None:
 
 
 def chunks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yields lists of ``size`` sentences. InputError as in `texts`."""
+    """Yields lists of ``size`` sentences. InputError with the number of one that is not text."""
     _check_is_list(sentences)
     done = 0
     remaining = iter(sentences)

@@ -68,7 +68,7 @@ class TextTokenizer(ABC):
 
     @abstractmethod
     def encodings(self, sentences: Iterable[str]) -> Sequence[Encoding | WordEncoding]:
-        """Returns tokens, words and offsets in prompt and text. The truncated part is in ``overflowing``."""
+        """Returns tokens, words and offsets in prompt and text. ``overflowing`` is true if the text was cut."""
 
     @abstractmethod
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
@@ -102,7 +102,9 @@ class TextTokenizer(ABC):
 class SubwordTokenizer(TextTokenizer):
     """Tokenizes with the Rust tokenizer of a transformer. A text without tokens becomes ``pad_id``.
 
-    ``direction`` is the side that truncation cuts, right or left.
+    ``special_ids`` are the ids of all special tokens, and ``adds_special`` says whether texts get
+    some. ``unknown_id`` is the id of the token for unknown words; None if the tokenizer reads every
+    text. ``direction`` is the side that truncation cuts, right or left.
     """
 
     def __init__(
@@ -204,6 +206,7 @@ class WordTokenizer(TextTokenizer):
         return len(self._encode(self.prompt).ids)
 
     def _encode(self, text: str) -> WordEncoding:
+        """Returns the known words of a text, at most ``max_length`` of them."""
         encoding = WordEncoding([], [], [], [], False)
         for number, piece in enumerate(re.finditer(r"\S+", text)):
             # The ids of the known words in the piece.
@@ -289,6 +292,7 @@ def are_unknown(
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
 
     def find_unknown(candidates: set[str]) -> set[str]:
+        """Returns the candidates whose tokens are all unknown or white space."""
         ordered = sorted(candidates)
         encodings = tokenizer.encode_batch_fast(ordered, add_special_tokens=False)
         unknown_texts = set()

@@ -26,14 +26,17 @@ TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+", re.IGNORE
 
 
 class WordVectors(VectorModel):
-    """Encodes a sentence as the mean of its words' vectors; the zero vector if no word is known, also in lower case."""
+    """Encodes a sentence as the mean of its words' vectors; as the zero vector if none of the words is known.
+
+    A word that is not known as it is written is looked up in lower case.
+    """
 
     kind = "mean of word vectors"
     pooling = "mean"
     batch_size = 4_096
 
     def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
-        """Takes V different ``words`` and their ``vectors``, float32 (V, D)."""
+        """Takes V different ``words`` and their ``vectors`` (V, D), of floating-point numbers."""
         self.name = name
         self.dimension = int(vectors.shape[1])
         self.rows = {word: row for row, word in enumerate(words)}
@@ -104,7 +107,10 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
-    """Reads the words of a file, and their vectors, float32 (V, D)."""
+    """Reads the words of a file and their vectors (V, D): float32, or the type of the array in a .npy file.
+
+    InputError if the file is damaged, or does not have a vector for each word.
+    """
     if path.suffix == ".npy":
         words_file = path.with_suffix(".words.txt")
         if not words_file.is_file():
@@ -137,7 +143,10 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarray:
-    # ``cells`` follow the word of the line. ``expected`` is D; 0 if the first line has none.
+    """Reads the ``cells`` after the word of a line as float32 (D,). InputError unless they are D finite numbers.
+
+    ``expected`` is D, the number of cells in the first line.
+    """
     try:
         numbers = np.array(cells, dtype=np.float32)
     except ValueError as error:

@@ -171,7 +171,7 @@ def looks_like_data(first: Sequence[str]) -> bool:
 
 
 def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Names that differ and are not empty, and a remark on each that had to change."""
+    """Names that differ and are not empty, and a remark on each that got a new name."""
     unique: list[str] = []
     remarks = []
     # White space and invisible characters are removed from both ends of a name.
@@ -208,8 +208,8 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
         if count > most and widths[at] > max(widths[:at], default=0):
             header = at
             most = count
-    # If a row above has as many usual names, the first row is the header. A row with fewer may hold
-    # titles of groups of columns.
+    # If a row above has at least as many usual names, the first row is the header. A row with fewer
+    # may hold titles of groups of columns.
     most_above = max(name_counts[:header], default=0)
     are_titles_above = most_above == 0 or name_counts[header] > most_above
     if are_titles_above and not looks_like_data(rows[header]):
@@ -222,6 +222,7 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
 
     InputError if it has more columns than a table of sentences can have.
     """
+    # The number of rows above the header, or above the first row if there is no header.
     above = header_row(rows)
     first = rows[above]
     below = [row for row in rows[above + 1 :] if row]

@@ -52,7 +52,9 @@ ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 class DelimitedTable(TextTable):
     """A delimited text file whose encoding, delimiter, quoting and columns are known."""
 
+    # A character, or one of `LONG_DELIMITERS`. `NO_DELIMITER` and `LINES` are for a single column.
     delimiter: str
+    # Whether quotation marks enclose fields. Otherwise they are a part of the text.
     is_quoted: bool
     # 1 where the first line is ``sep=;``.
     skipped_lines: int = 0
@@ -117,6 +119,8 @@ class DelimitedTable(TextTable):
                     first, *others = record_lines
                     unread_lines.extendleft(reversed(others))
                     del record_lines[1:]
+                    # A space between a quote and a delimiter is an error for the csv module, but
+                    # leaves no doubt about the fields.
                     if fields := self._without_spaces(first):
                         record = fields
                     else:
@@ -252,7 +256,12 @@ def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None
 
 
 def _delimiter(head: str, suffix: str) -> str:
-    """The delimiter that yields the most usual names in the header, then the most records of one width."""
+    """The delimiter of a file by its first characters; `NO_DELIMITER` for a table of one column.
+
+    A tab in a file named .tsv or .tab, or else a delimiter of several characters, is taken at once.
+    Of the others, the one is taken that yields the most usual names in the header, then the largest
+    share of records of one width, then the largest width.
+    """
     if suffix in (".tsv", ".tab") and "\t" in head:
         return "\t"
     if long := _long_delimiter(head):

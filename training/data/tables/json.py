@@ -79,10 +79,10 @@ class JsonTable(TextTable):
         return gather(self._records(), self.columns, size)
 
     def _records(self) -> Iterator[Record]:
+        """Yields the cells of each row in the order of ``keys``, a note or None, and the number of characters."""
         empty = (None,) * len(self.columns)
         # Notes on rows, by the characters that cause them, such as � for invalid bytes.
         character_notes = self.text.notes
-        # ``weight`` is the number of characters.
         for value, problem, weight in _values(self.text, self.layout):
             if problem is not None:
                 yield empty, problem, weight

@@ -33,7 +33,7 @@ OF_LISTS = WHOLE_ROWS.union(NEGATIVES, POSITIVES)
 
 @dataclass(frozen=True)
 class ListsTable(OpenedTable):
-    """A table in which the lists of another one are rows."""
+    """A table in which the lists of another one, ``inner``, are rows."""
 
     inner: OpenedTable
     # For each column of lists the columns that it becomes.
@@ -106,7 +106,8 @@ class ListsTable(OpenedTable):
                     notes[len(rows)] = batch.notes[at]
                 row = dict(zip(batch.rows, cells, strict=True))
                 for single in self._side_by_side(row, first_row + len(rows)):
-                    # For each column the alternatives of its cell. A row takes one of each column.
+                    # For each column of ``inner`` the alternatives that its cell becomes. Each new
+                    # row has one alternative of every column.
                     parts = [self._parts(name, cell) for name, cell in single.items()]
                     for combination in product(*parts):
                         rows.append(tuple(chain.from_iterable(combination)))

@@ -1,8 +1,10 @@
 """TableReading: the role of each column of a table by evidence, and the questions that the evidence leaves open.
 
     reading = open_table(Path("pairs.csv")).reading
-    reading.columns    Column("Frage A", "sentence1", "reads like sentences"), Column("gleich?", "label", "yes 7, no 9")
-    reading.doubts      Doubt("which column says how alike the two sentences are?", ("same", "rank"))
+    reading.columns    Column("Satz", "sentence1", "reads like sentences"), …,
+                       Column("Urteil", "label", "judging words: ja 9, nein 7")
+    reading.doubts     () here; with another column that may be the judgement:
+                       Doubt("which column says how alike the two sentences are?", ("Urteil", "Stufe"))
 
 `OpenedTable.reading` makes it of the names and the first cells, once for each file; pages,
 commands, HTTP and Python all use it. What the user has said comes first (`with_columns`), then
@@ -283,7 +285,11 @@ class TableReading:
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
-        """The columns of pairs. InputError, which lists the columns, for a table without pairs, and as `check`."""
+        """The columns of pairs.
+
+        InputError, which lists the columns, for a table without pairs. QuestionError if there is a
+        doubt about the columns.
+        """
         self.check()
         first = self.first(SENTENCE1, ANCHOR)
         second = self.first(SENTENCE2, POSITIVE)
@@ -369,7 +375,8 @@ class _Reader:
 
     def read(self, requested: Sequence[str]) -> TableReading:
         """Gives the columns their roles, sentences first."""
-        # The third name is a judgement or a negative, or "-". Then there is no judgement to find.
+        # The third name is a judgement, a negative, or "-". If there is one, no judgement is looked
+        # for.
         has_third = False
         if requested:
             has_third = self._take_requested(requested)
@@ -619,7 +626,10 @@ class _Reader:
             self.doubts.append(Doubt(question, (*others, first)))
 
     def _ratings(self, columns: Sequence[str]) -> list[str]:
-        """The columns of several raters: names that differ only in a number, cells of numbers or judging words."""
+        """The columns of several raters, whose names differ only in a number or a letter at the end.
+
+        Their cells are numbers or judging words.
+        """
         groups: dict[str, list[str]] = {}
         for column in columns:
             name = column.strip().lower()

@@ -80,7 +80,7 @@ class OpenedTable(ABC):
     # The names of the columns: different, and never empty.
     columns: tuple[str, ...]
     # The number of rows: exact for JSON and Parquet, counted by lines for text, as stated in the
-    # file for XLSX.
+    # file for XLSX. Where lists become rows (`lists`), it is the number before.
     row_estimate: int
     # Sentences that tell the user how the file was read.
     remarks: tuple[str, ...]

@@ -70,8 +70,9 @@ FORMATS = (
 )
 SUFFIXES = tuple(suffix for file_format in FORMATS for suffix in file_format.suffixes)
 
-# The most bytes of a .gz file.
+# The most bytes that a .gz file may unpack to.
 MOST_UNPACKED = 1 << 30
+# Files that are not tables, by their first bytes: what such a file is, and what to do.
 FOREIGN = {
     b"version https://git-lfs.github.com/spec/": "a Git LFS pointer and not the data: run git lfs pull",
     b"\x1f\x8b": "a gzip archive: unpack it first",

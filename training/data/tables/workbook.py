@@ -39,7 +39,7 @@ SHEETS = Path(__file__).with_name("sheets.py")
 
 
 class UnknownSheetError(InputError):
-    """A workbook has no sheet of the name that the user picked."""
+    """A file has no sheet of the name that the user picked."""
 
 
 @dataclass(frozen=True)
