@@ -69,8 +69,8 @@ class Agreement:
         equal: for a yes/no project, how often in percent two raters give a pair the same answer;
             None for other projects, and without shared pairs.
         between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
-        confusion: int (6, 6), the number of pairs with the score of the row by one rater and the
-            score of the column by a later one.
+        confusion: int (6, 6), how often one rater gave a pair the score of the row, and another, who
+            comes later in ``judged``, gave it the score of the column.
     """
 
     judged: dict[str, int]
@@ -288,7 +288,11 @@ def joint_ratings(project: Project) -> dict[int, float]:
 
 
 def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
-    """Scores the judged pairs with a model and compares the scores with the ratings. InputError as `_scored`."""
+    """Scores the judged pairs with a model and compares the scores with the ratings.
+
+    InputError if fewer than ten pairs are judged, all have the same rating, or the model cannot be
+    used.
+    """
     scores, gold, keys, is_random = _scored(project, models, model)
     random = None
     random_pairs = int(is_random.sum())
@@ -311,7 +315,8 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
     """Average precision and F1 for a yes/no project, on all judged pairs and on the random ones.
 
     There are no figures of the random pairs if fewer than ten are judged, or all have the same
-    answer. InputError as `_scored`.
+    answer. InputError if fewer than ten pairs are judged at all, all have the same answer, or the
+    model cannot be used.
     """
     scores, gold, keys, is_random = _scored(project, models, model)
     parts = {"all judged pairs": np.full(len(gold), True)}
@@ -415,7 +420,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
 def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     """Splits the judged pairs, queues a run and saves ``training.json``.
 
-    InputError as `split`, or if the queue is full.
+    InputError if too few pairs are judged, too many of them share sentences, or the queue is full.
     """
     rows = []
     for i, mean in joint_ratings(project).items():

@@ -61,7 +61,7 @@ class RayCluster:
 
     def connect(self) -> Any:
         """The module ``ray``, connected. Raises InputError if it is not installed, or no cluster has the address."""
-        # No call of Ray starts a cluster implicitly.
+        # Otherwise any call of Ray would start a cluster by itself.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
             # Everybody who can reach Ray can execute code. Ray listens only on 127.0.0.1 while this

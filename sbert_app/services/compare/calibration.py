@@ -158,7 +158,11 @@ def calibrate_on(
     home: Path,
     watch: Watch,
 ) -> Calibration:
-    """Fits and stores the curve of a bi-encoder on the pairs named ``data``. Raises what `fit_own` raises."""
+    """Fits and stores the curve of a bi-encoder on the pairs named ``data``.
+
+    InputError if the model is not a bi-encoder, the data are fewer than 50 pairs or have labels in
+    place of scores, or the curve cannot be written.
+    """
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     return fit_own(encoder.name, encoder.pooling, pairs, cosines, home, weights_key(encoder))
 

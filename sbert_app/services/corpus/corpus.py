@@ -199,7 +199,11 @@ class Corpus:
 def _from_rows(
     table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None
 ) -> Corpus:
-    """The rows of a table with text in ``column``, at most ``most``; ``vectors`` as in `Corpus.from_file`."""
+    """The rows of a table with text in ``column``, at most ``most``.
+
+    ``vectors`` are the user's vectors of all rows, or the name of the column that holds them; None
+    without vectors. InputError if there is no such column, or not a vector for each row.
+    """
     names_of_vectors = vector_columns(table)
     if isinstance(vectors, str) and vectors not in names_of_vectors:
         raise InputError(

@@ -241,7 +241,8 @@ def similar_pairs(
 ) -> SimilarPairs:
     """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1.
 
-    Sentences without known tokens are left out.
+    Sentences without known tokens are left out. With ``hide_same``, only the first sentence of each
+    text is compared.
     """
     # The import of torch takes seconds.
     from training.search import most_similar_pairs

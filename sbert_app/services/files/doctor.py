@@ -72,7 +72,9 @@ def examine(
         model: finds texts that it does not know or would cut; None to look for neither.
         others: evaluation data by name, whose rows should not be in the data.
     """
+    # The texts of each row, in which case and white space do not matter any more.
     rows = folded_rows(data)
+    # By fault, the positions of the rows that have it.
     faults = _repetitions(data, rows)
     for name, other in (others or {}).items():
         evaluated = set(map(frozenset, folded_rows(other)))

@@ -423,7 +423,7 @@ class PairScorer:
             states[self.encoder.is_unknown(texts)] = UNKNOWN
             return np.column_stack([vectors, states.astype(np.float32)])
 
-        # (distinct sentences, D + 1)
+        # (distinct sentences, D + 1). Only the sentences that the cache lacks are encoded.
         embeddings = self._cache.get(list(positions), encode)
         u = embeddings[rows[: len(firsts)]]
         v = embeddings[rows[len(firsts) :]]
