@@ -101,7 +101,7 @@ def _calibrate(
         "check": report.to_json(),
     }
     text = f"“x of 5” under {name.label} is fitted on {curve.pairs:,} pairs of {data}; delete {file} to undo that"
-    print_result(result, computing.as_json, f"{text}\n{report.describe}")
+    print_result(result, computing.as_json, f"{text}\n{report.description}")
 
 
 def decision_lines(decisions: dict[str, Any]) -> str:

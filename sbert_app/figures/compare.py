@@ -151,7 +151,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
         hover=hover,
         digits=digits,
         customdata=names,
-        colorbar=COLOUR_BAR,
+        colorbar=COLOUR_BAR | {"tickvals": [-1, 0, 1]},
         # Lines are counted from 1.
         x0=1,
         y0=1,

@@ -192,11 +192,12 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         else:
             embedding = vector.tolist()
         data.append(Embedding(index=index, embedding=embedding))
+    tokens, cut = encoder.read_tokens(body.input)
     return Embeddings(
         data=data,
         model=body.model,
         warnings=unknown_warnings([encoder], body.input),
-        **usage(name, *encoder.read_tokens(body.input)),
+        **usage(name, tokens, cut),
     )
 
 

@@ -142,7 +142,8 @@ class Dataset:
         """Rows as dictionaries by column, or as tuples; rules and errors as `from_columns`.
 
         A tuple is (sentence1, sentence2), (sentence1, sentence2, gold score) or, of three texts,
-        (anchor, positive, negative); a text alone is a sentence.
+        (anchor, positive, negative); a row that is a text is one sentence. ``columns`` says which
+        column is which, in the form that `from_file` takes.
         """
         named = [_by_column(row, number) for number, row in enumerate(rows, start=1)]
         return cls.from_columns(rows_to_columns(named), name, columns)
@@ -522,6 +523,7 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
         notes.append(
             f"the judgement of all {len(values):,} rows is {values[0]}: is it the right column?"
         )
+    # By the first row of a pair, the further rows that judge the same pair; rows count from 1.
     joined = {row + 1: [other + 1 for other in others] for row, others in judged.joined.items()}
     data = replace(data, joined=joined).with_note(*notes, *judged.notes)
     if gold.kind == NUMBER:

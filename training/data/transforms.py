@@ -184,13 +184,15 @@ def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Contrastive pairs: together with a score of at least 4, apart with at most 1.5; all others are left out."""
+    """Contrastive pairs: matches have a score of at least 4, other pairs one of at most 1.5; the rest is left out."""
     are_matches = []
     for score in data.scores or ():
         is_between = NEGATIVE_TO < score < POSITIVE_FROM
         are_matches.append(None if is_between else score >= POSITIVE_FROM)
     positive = f"a gold score of at least {POSITIVE_FROM:g}"
-    return _contrastive(data, are_matches, positive, f"of at most {NEGATIVE_TO:g}")
+    # Continues ``positive`` in the note.
+    negative = f"of at most {NEGATIVE_TO:g}"
+    return _contrastive(data, are_matches, positive, negative)
 
 
 def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:

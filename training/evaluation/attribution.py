@@ -166,7 +166,7 @@ def _texts(words: Sequence[Word]) -> list[str]:
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
-    """Returns the words of a sentence as the tokenizer split them. Words such as don't and special tokens are one each."""
+    """Returns the words of a sentence as the tokenizer split them. Don't is one word, and so is a special token."""
     words = []
     prompt_length = len(vectors.prompt)
     # The places inside of words such as don't, which many tokenizers split at the apostrophe.

@@ -2,7 +2,7 @@
 
     curve = calibrate(Encoder.load("all-MiniLM-L6-v2"), "stsb:train")
     curve.gold_score(0.7), curve.band(0.7)          3.1, (2.0, 4.2)
-    reliability(curve, pairs, cosines).describe     its errors on other pairs
+    reliability(curve, pairs, cosines).description  its errors on other pairs
 
 The same cosine means different things for different models and poolings. Isotonic regression on
 pairs with gold scores finds the monotone curve from cosine to gold score with the least squared
@@ -226,7 +226,7 @@ class Reliability:
         return {**asdict(self), "bins": bins, "interval": self.interval._asdict()}
 
     @property
-    def describe(self) -> str:
+    def description(self) -> str:
         """The result in words."""
         text = (
             f"On {self.pairs:,} pairs of {DataName.parse(self.data).label}, the 80% band holds "

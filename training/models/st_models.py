@@ -348,13 +348,15 @@ class STEncoder(STModel, VectorModel):
         return sample_weights(self.model, most)
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
+        """Counts the tokens of each part, and yields its distinct sentences as texts."""
         if self.prompt_advice:
             log.warning(self.prompt_advice)
             self.prompt_advice = ""
         for part in parts:
-            # The tokens are only counted. The library tokenizes the sentences again, so the rows are
-            # texts.
+            # Its rows are token ids.
             chunk = self._tokenizer.chunk(part)
+            # The library takes texts and tokenizes them itself, so the distinct texts take the place
+            # of the rows.
             distinct, _ = numbered(part)
             yield chunk._replace(rows=distinct)
 

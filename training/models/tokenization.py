@@ -245,9 +245,10 @@ def text_tokenizer(tokenizer: Any, model_format: ModelFormat) -> TextTokenizer:
 
 
 def unpadded(tokenizer: Tokenizer) -> Tokenizer:
-    """Removes the padding and the truncation that a tokenizer.json states. It may pad each text to 10⁹ tokens.
+    """Removes, in place, the padding and the truncation that a tokenizer.json states.
 
-    InputError as in `check_growth`.
+    It may pad each text to 10⁹ tokens. InputError if the tokenizer would make texts many times
+    longer before it splits them (`check_growth`).
     """
     check_growth(tokenizer)
     tokenizer.no_padding()

@@ -153,7 +153,10 @@ class Evaluator:
     def _mean_loss(
         self, columns: list[np.ndarray], examples: Examples, objective: nn.Module
     ) -> float:
-        """Computes the objective's mean loss over the rows, in batches as large as in training."""
+        """Computes the objective's mean loss over the rows, in batches as large as in training.
+
+        ``columns`` are the vectors of the rows, (N, D) each.
+        """
         # An objective without weights computes on the CPU, where the vectors are.
         device = next(objective.parameters(), torch.empty(0)).device
         total = 0.0
@@ -162,6 +165,7 @@ class Evaluator:
             rows = slice(start, start + self.batch_size)
             target = None if examples.targets is None else examples.targets[rows].to(device)
             batch = [torch.from_numpy(column[rows]).to(device) for column in columns]
+            # ``part`` is the number of the part of the run that has the form of these rows.
             total += float(objective(batch, target, examples.part)) * len(batch[0])
         return total / count
 

@@ -209,7 +209,8 @@ def _nearest(
         limit = to_positive - margin * to_positive.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
         for row, anchor in enumerate(anchors[part]):
-            # A sentence is not a candidate if it is an anchor only, or was not drawn.
+            # Some excluded sentences are not candidates: they are only ever anchors, or the random
+            # sample of candidates lacks them.
             excluded = [column_of[other] for other in excluded_of[anchor] if other in column_of]
             similarity[row, excluded] = -torch.inf
         best, columns = similarity.max(dim=1)

@@ -72,8 +72,10 @@ class MeasureTab:
     Attributes:
         name: the name of the work. A session does one work of a name at a time.
         status: the gr.HTML with the progress, and then the result or an error message.
-        start: the gr.Button that starts the work; it is disabled while the work runs.
-        stop: the gr.Button that stops the work; it is visible while the work runs.
+        start: the gr.Button that starts the work; it is disabled while the work runs. None for a tab
+            whose work starts otherwise.
+        stop: the gr.Button that stops the work; it is visible while the work runs. None for a tab
+            without one.
         stopped: the message after a stop.
         buttons: the gr.Row with both buttons, where a tab can add more: ``with tab.buttons: …``.
     """

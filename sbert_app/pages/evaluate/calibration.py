@@ -86,7 +86,7 @@ def build(services: Services) -> None:
             sentence = f"“x of 5” under {model.label} is fitted on {fitted_on}."
         plot = figures.reliability(result.bins, data_label(result.data), model)
         return {
-            tab.status: messages.lead(sentence) + messages.note(result.describe),
+            tab.status: messages.lead(sentence) + messages.note(result.description),
             figure: visible(plot),
         }
 

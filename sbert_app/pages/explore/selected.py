@@ -60,7 +60,7 @@ class SelectedPanel:
         )
 
     def build_panel(self, lists: gr.Tabs) -> None:
-        """Builds the list in one of the tabs of ``lists``, which a selection opens."""
+        """Builds the panel in the open tab, one of ``lists``. A selection switches to this tab."""
         self.lists = lists
         self.words = gr.Textbox(
             label="Select sentences that contain",

@@ -201,23 +201,27 @@ class _LabelPage:
         self.how_read.hold([self.tab.start])
 
     def wire(self) -> None:
-        def open_link(questions: Questions, request: gr.Request) -> Update:
+        # Not empty once the person has opened a project. `note_action` changes it in place, so it is
+        # not among the outputs.
+        opened_by_person = gr.State({})
+
+        def open_link(opened_by_person: Questions, request: gr.Request) -> Update:
             query = request.query_params
             update = self.open_project(query.get("project", NO_PROJECT), query.get("rater", ""))
-            if questions:
-                # The person has opened another project while this one was read.
+            if opened_by_person:
+                # The person has opened another project while the one in the address was read.
                 return {self.error: gr.skip()}
             return update
 
         choice = [self.project, self.rater]
         card_outputs = [self.card, self.error]
         everything = [*choice, *card_outputs, self.new, *self.results.outputs]
-        # Not empty once the person has opened a project (`note_action`). Then the project in the
-        # address is not shown any more.
-        questions = gr.State({})
         # The `Refusals` of the ratings that this page has sent.
         refusals = gr.State({})
-        linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
+        linked = on_open().then(
+            open_link, opened_by_person, everything, **event_options(queue=False)
+        )
+        # If the person has typed a name before the link's project arrived, the name stays.
         keep_touched([self.rater], linked)
         for event, field in (
             (self.begin.click, self.begin),
@@ -225,7 +229,10 @@ class _LabelPage:
             (self.project.input, self.project),
         ):
             event(
-                note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
+                note_action,
+                opened_by_person,
+                None,
+                **event_options(queue=False, trigger_mode="multiple"),
             )
             opened = event(self.open_project, choice, everything, **event_options(queue=False))
             # The field gives up the focus, so that digits are ratings from now on.

@@ -261,7 +261,9 @@ def _facts(run: Run, ahead: int) -> list[str]:
                 f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why"
             )
         return waiting
-    facts = ["loading data and model"]
+    facts = ["no step was made"]
+    if run.state == State.RUNNING:
+        facts = ["loading data and model"]
     if progress.steps:
         facts = [f"step {progress.step:,} of {progress.steps:,}"]
     if run.state == State.RUNNING:

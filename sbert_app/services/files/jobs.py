@@ -138,7 +138,8 @@ class ScoreJobs:
         # Held while a job starts, as a job whose record is saved but whose task has not started
         # yet would count as interrupted (`get`).
         self._starting = threading.Lock()
-        # Whether the process ends, so that jobs that stop now are interrupted (`_save`).
+        # Whether the process is ending. A job that stops then counts as interrupted, and not as
+        # stopped by its user (`_save`).
         self._is_closing = False
         # The id of the example's job, which all visitors share (`adopt`); "" before the first visit.
         self._adopted = ""

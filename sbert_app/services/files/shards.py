@@ -419,6 +419,7 @@ def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
     # In a thread of its own, as ``next`` cannot be stopped while it waits for a block.
     waiting = Task("Waiting for Ray", lambda _: next(rows, None))
     waiting.start()
+    # `follow` yields a few times a second, also while no block comes.
     for _ in waiting.follow():
         watch.check()
         cluster.check()

@@ -143,7 +143,8 @@ class Decisions:
             return ""
         other = self.best
         if taken is self.best:
-            # The fastest model that is not shown to be as good, or else the next best.
+            # The fastest of the faster models, which would have been taken if it were shown to be as
+            # good. If none is faster, the next best by average precision.
             faster = [model for model in others if model.speed > taken.speed]
             other = max(faster, key=lambda model: model.speed, default=others[0])
         difference = taken.difference(other)
@@ -152,12 +153,18 @@ class Decisions:
         sentence = difference.describe(taken.label, other.label, "in average precision")
         if taken is not self.best:
             sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
-        # The interval reaches 0: the average precision does not tell the two apart, but ρ does.
+        # The interval reaches 0, so the average precision does not separate the two. `best` is the one
+        # with the higher ρ.
         elif difference.low <= 0:
-            sentence += (
-                f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show "
-                f"that {other.label} is as good: it may be up to {difference.high:.1f} points worse"
-            )
+            sentence += f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}"
+            # The condition of `to_take`. The other model was not taken, as it is not faster.
+            if difference.high < MARGIN:
+                sentence += f"; {other.label} is as good, but not faster"
+            else:
+                sentence += (
+                    f"; these pairs cannot show that {other.label} is as good: it may be up to "
+                    f"{difference.high:.1f} points worse"
+                )
         return f"{sentence}; {taken.label} reads {taken.speed:,.0f} sentences/s, {other.label} {other.speed:,.0f}"
 
     @property

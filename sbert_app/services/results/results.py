@@ -97,7 +97,8 @@ class EvalResult:
     def statistic(self, metric: Metric) -> Statistic:
         """The correlation from -1 to 1; NaN if the scores or the gold scores are constant.
 
-        Resamples draw the same pairs for every model. Pairs without a score are left out.
+        Its interval is a bootstrap, whose resamples draw the same pairs for every model, so that
+        models can be compared. Pairs without a score are left out.
         """
         if self.left_out:
             return self._scored.statistic(metric)

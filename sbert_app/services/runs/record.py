@@ -337,7 +337,12 @@ class RunProgress:
     @property
     def measure(self) -> str | None:
         """The main metric of the run, a key of `RUN_METRICS`; None before the first evaluation."""
-        return main_metric(self.latest or {})
+        figures = dict(self.latest or {})
+        # A collapsed model has no correlation any more, but the run is still about it.
+        for name, value in (self.baseline or {}).items():
+            if value is not None:
+                figures[name] = value
+        return main_metric(figures)
 
     def figure(self, event: Event | None) -> float | None:
         """The main metric of one evaluation, on the scale that pages show (ρ ×100)."""

@@ -190,8 +190,8 @@ class TestReliability:
         assert (found.pairs, found.left_out) == (100, 100)
         assert sum(each.pairs for each in found.bins) == 100
         assert all(abs(each.predicted - each.gold) < 0.6 for each in found.bins)
-        assert found.describe.startswith("On 100 pairs of second.csv, the 80% band holds ")
-        assert found.describe.endswith(
+        assert found.description.startswith("On 100 pairs of second.csv, the 80% band holds ")
+        assert found.description.endswith(
             " 100 more pairs are left out because it was fitted on them."
         )
         with pytest.raises(

@@ -72,6 +72,17 @@ def test_a_faster_model_that_is_shown_to_be_as_good_is_to_take(monkeypatch):
     )
 
 
+def test_a_model_that_is_as_good_but_slower_is_not_said_to_be_worse():
+    good = result(0.5)
+    noise = np.random.default_rng(0).standard_normal(N).astype(np.float32)
+    near = {"cosine": good.scores["cosine"] + 0.02 * noise}
+    slow = EvalResult(near, good.gold, good.num_sentences, 10.0)
+    found = decide_results({ModelName("good"): good, ModelName("slow"): slow}, PAIRS, CRITERIA)
+    assert found.to_take.label == "good"
+    assert "slow is as good, but not faster" in found.reason
+    assert "cannot show" not in found.reason
+
+
 def test_what_few_pairs_cannot_show_is_said_and_the_best_is_taken():
     few = PAIRS.select(range(40))
     results = {ModelName("good"): result(0.8, seconds=10.0), ModelName("fast"): result(0.9)}

@@ -427,6 +427,10 @@ def test_progress_is_the_sum_of_the_events(store):
     assert [progress.figure(event) for event in (progress.baseline, progress.best)] == [80.0, 85.0]
     assert progress.collapsed.startswith("collapsed")
     assert RunProgress.from_events([evaluation(0, 0.9, best=True)]).best is None
+    # The correlation of a collapsed model is undefined.
+    end = {"kind": "eval", "step": 5, "spearman": None, "loss": 0.3, "best": False}
+    collapsed = RunProgress.from_events([evaluation(0, 0.9), end])
+    assert (collapsed.measure, collapsed.figure(collapsed.latest)) == ("spearman", None)
     # Resumed before its first checkpoint
     again = RunProgress.from_events([evaluation(0, 0.7), evaluation(0, 0.8)])
     assert again.figure(again.baseline) == 80.0
