@@ -272,7 +272,8 @@ class ScoreJobs:
         """Yields the progress while the job is at work, and then the summary.
 
         A job that has only been opened yields nothing. Closing this iterator does not stop the job.
-        InputError if the job does not exist, has failed or was interrupted. StoppedError if it was stopped before the first row.
+        InputError if the job does not exist, has failed or was interrupted. StoppedError if it was
+        stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()

@@ -134,7 +134,8 @@ class RunQueue:
     def resume(self, run_id: str, visitor: str = "", grouped: bool = False) -> Run:
         """Queues a run, which continues from its checkpoint if it has one.
 
-        The arguments are as in `start`. Raises the errors of `start` and `RunStore.requeue`.
+        The arguments are as in `start`. Raises InputError if too many runs are waiting, and RunError
+        if the run is running or finished, or does not exist.
         """
         with self._starting:
             self.check_room(1, visitor, grouped)

@@ -250,7 +250,8 @@ def decide_results(
     """The decisions on pairs that have been scored already.
 
     ``overlaps`` has the pairs that models were trained on, by the labels of the models. These pairs
-    are left out, unless the others are of one kind. Raises InputError as `decide_models`.
+    are left out, unless the others are of one kind. Raises InputError if the data does not say which
+    pairs match, a criterion cannot be read, or the pairs that all models can score are of one kind.
     """
     matches, meaning = match_labels(data, match_from)
     overlaps = overlaps or {}

@@ -254,10 +254,12 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
     key = f"{model_key}-{data_fingerprint(data)}"
     cache = DiskCache(models.home / "cache" / "evaluation", MAX_BYTES)
     arrays = cache.get_arrays(key) or {}
-    # An entry of an earlier version may lack a similarity.
+    # The arrays of a cross-encoder, or of any other model. An entry of an earlier version may lack a
+    # similarity.
     if set(arrays) in ({"gold", "cost", SCORE}, {"gold", "cost", *SIMILARITIES}):
         gold = arrays.pop("gold")
         count, seconds = arrays.pop("cost").tolist()
+        # ``arrays`` now has only the scores, by similarity.
         keys = sentence_keys(data.columns)
         return EvalResult(arrays, gold, int(count), seconds, from_cache=True, keys=keys)
     model = models.get(spec, Model)
@@ -372,7 +374,10 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
             # An upload may have been deleted.
             with suppress(UserFacingError):
                 # The data of the earliest run comes first.
-                datasets[:0] = [training_data(*part, config.seed, home) for part in config.parts]
+                earlier = []
+                for part in config.parts:
+                    earlier.append(training_data(part.data, part.objective, config.seed, home))
+                datasets[:0] = earlier
         model = ModelName.parse(config.base)
     if model.name in CROSS_ENCODERS:
         datasets.insert(0, training_data("stsb:train", "regression", home=home))

@@ -207,7 +207,8 @@ def _submit(
     with ray_errors():
         actor = cluster.take(RemoteRun)
         try:
-            answer = actor.start.remote(*_packed(run, store.home), store.home, is_offline())
+            packed_run, inputs = _packed(run, store.home)
+            answer = actor.start.remote(packed_run, inputs, store.home, is_offline())
             while result is None:
                 while not ray.wait([answer], timeout=1)[0]:
                     cluster.check()

@@ -288,6 +288,7 @@ class RunProgress:
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> RunProgress:
+        """Sums up the events of a run, the oldest of which comes first."""
         start: Event = {}
         train: Event = {}
         baseline = None
