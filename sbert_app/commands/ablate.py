@@ -150,6 +150,7 @@ def run_experiment(
 
 
 def _table(sweep: Experiment, ranking: Ranking) -> str:
+    """Returns the table of a sweep, a line for each variant, and the variants that may be the best."""
     title = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
     head = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
     lines = [f"{sweep.id}: {sweep.state}", title, head, *map(_line, sweep.rows)]
@@ -162,6 +163,7 @@ def _table(sweep: Experiment, ranking: Ranking) -> str:
 
 
 def _line(row: VariantRow) -> str:
+    """Returns a variant in one line: ρ before and after training, the paper's ρ, and the paired test."""
     before = "" if row.before is None else f"{row.before:.2f}"
     paper = "" if row.paper is None else f"{row.paper:.2f}"
     mean = ""

@@ -290,6 +290,7 @@ def _train_seeds(
 
 
 def _summary(result: RunResult, warnings: Sequence[str]) -> str:
+    """Returns lines on a run that has ended: how it ended, its metrics, its warnings, and where its model is."""
     head = f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"
     if result.reason:
         head += f": {result.reason}"

@@ -42,7 +42,10 @@ MARGIN_PIXELS = 104
 
 @dataclass(frozen=True)
 class Curve:
-    """The events of a run, with the number of its steps and its metric, a key of RUN_METRICS."""
+    """The events of a run, with the number of its steps and its metric, a key of RUN_METRICS.
+
+    ``steps`` is None before the run has stated it, ``measure`` before the first evaluation.
+    """
 
     name: str
     colour: str

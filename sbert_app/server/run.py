@@ -208,6 +208,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         cls._most = min(MOST, max(soft, files) // 2)
 
     def connection_made(self, transport: Any) -> None:
+        """Counts a new connection, or refuses it if there are too many and none can be closed for it."""
         self._connection = transport
         peer = transport.get_extra_info("peername") or ("",)
         address = str(peer[0])

@@ -61,7 +61,7 @@ class Agreement:
     """The agreement of the raters on the pairs that several have judged.
 
     Attributes:
-        judged: the number of pairs of each rater.
+        judged: the number of pairs that each rater has judged.
         shared: the number of pairs with two ratings or more.
         alpha: Krippendorff's α for intervals, which for yes and no equals the nominal α; NaN if it
             is undefined.

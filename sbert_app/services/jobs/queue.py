@@ -135,7 +135,7 @@ class RunQueue:
         """Queues a run, which continues from its checkpoint if it has one.
 
         The arguments are as in `start`. Raises InputError if too many runs are waiting, and RunError
-        if the run is running or finished, or does not exist.
+        if the run is queued, running or finished, or does not exist.
         """
         with self._starting:
             self.check_room(1, visitor, grouped)

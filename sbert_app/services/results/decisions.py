@@ -209,7 +209,7 @@ def decide_models(
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
 ) -> Decisions:
-    """Scores the pairs with each model, and finds the score from which on they match (`match_labels`).
+    """Scores the pairs with each model, and finds the score from which on pairs match, by their labels or gold scores.
 
     Raises InputError if the data has neither labels nor gold scores, a criterion cannot be read, there
     are no models or too many, or none of them can be measured.
