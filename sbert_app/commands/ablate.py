@@ -112,6 +112,7 @@ def run_experiment(
 
     # This is called inside the block below, which defines ``should_end``.
     def execute_run(run_id: str) -> None:
+        """Executes a run, unless a signal has come, and prints its outcome in a line."""
         if should_end():
             return
         run = store.get(run_id)

@@ -117,6 +117,7 @@ def train(
         run_id = resume or store.create(_config(store, settings), queue=False).id
 
         def show(event: dict[str, Any]) -> None:
+            """Prints what the run says at its start, and shows its steps in the bar."""
             nonlocal has_begun
             if event.get("state") == State.RUNNING:
                 has_begun = True

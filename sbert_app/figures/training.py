@@ -94,6 +94,7 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
     """The loss of the training batches and of the dev data."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
+        """Yields the losses of the batches and their running means, by data set, and then the dev loss."""
         # A dict keeps the order of the data sets.
         names: dict[str, None] = {}
         events = []

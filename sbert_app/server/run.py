@@ -235,6 +235,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        """Passes data on to uvicorn. The header of a request has a time limit until the request is being answered."""
         if self._address is None:
             return
         super().data_received(data)

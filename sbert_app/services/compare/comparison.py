@@ -117,6 +117,7 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
+        """The comparison as JSON values, for the command line and the HTTP API."""
         attribution = self.attribution
         tokens = len(self.a.tokens) + len(self.b.tokens)
         return {

@@ -169,7 +169,10 @@ def _read_gold(
     labels: str | None,
     raters: str | None,
 ) -> _Gold:
-    """Finds out how the gold column of a file is read. InputError as `Dataset.from_table`."""
+    """Finds out how the gold column of a file is read.
+
+    InputError if the column, or the judgements of several people, cannot be read with these settings.
+    """
     if not reading.all(RATING, RATER):
         # Without judgements of several people, each row has a gold value of its own.
         return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
@@ -408,6 +411,7 @@ class PairScorer:
         refused: dict[str, str] = {}
 
         def encode(texts: list[str]) -> np.ndarray:
+            """The vectors of texts, each followed by the state of its text: (texts, D + 1)."""
             self.encoded += len(texts)
             cut = set[str]()
             report = ReadReport(cut=cut, refused=refused)

@@ -236,6 +236,7 @@ class XlsxWriter(Writer):
             self._sheet.append(list(map(self._cell, row)))
 
     def _cell(self, value: Any) -> Any:
+        """A value as openpyxl writes it: a number, None for NaN, or a cell of text."""
         import openpyxl.cell.cell
 
         if isinstance(value, float) and math.isnan(value):

@@ -85,6 +85,7 @@ class RemoteRun:
         self.folder.mkdir(parents=True, exist_ok=True)
 
         def unpacked(name: str) -> str:
+            """The path of a file of the archive; a name of anything else stays as it is."""
             path = scratch / name
             return str(path) if path.exists() else name
 
