@@ -76,7 +76,8 @@ def train(
         if value is None:
             del settings[name]
         elif isinstance(value, list):
-            # An option that was given several times is one text in the config.
+            # An option that was given several times is one text in the config, with the sign
+            # ``joint`` between its values.
             settings[name] = SETTINGS[name].joint.join(value)
     home_path = options.prepare(home, offline)
     store = RunStore(home_path)

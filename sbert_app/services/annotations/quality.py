@@ -462,7 +462,7 @@ def compare(training: Training, models: ModelCache, is_binary: bool = False) -> 
     base_scores = score_pairs(models, training.base, pairs)
     run_scores = score_pairs(models, ModelName.of_run(training.run), pairs)
     # All figures are multiplied by 100, which `Difference.of` does itself. Average precision is
-    # undefined if all answers are equal.
+    # undefined if all answers are equal. ρ is undefined then, too, and becomes NaN.
     if is_binary and np.ptp(gold):
         matches_before = MatchScores(base_scores, gold == HIGHEST, keys)
         matches_after = MatchScores(run_scores, gold == HIGHEST, keys)

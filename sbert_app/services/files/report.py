@@ -179,7 +179,8 @@ class ReportBuilder:
     ) -> ScoreReport:
         """The report on all rows so far.
 
-        ``reading`` is the reading of the gold column, and ``criteria`` are arguments of `decide`.
+        ``reading`` is the reading of the gold column, None without one. ``criteria`` say which
+        thresholds to choose, such as precision=0.95.
         """
         sample = self._sample[: self._count]
         gold = sample[~np.isnan(sample[:, GOLD])]

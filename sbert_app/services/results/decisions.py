@@ -58,7 +58,7 @@ class ModelDecision:
     """The thresholds of one model.
 
     Attributes:
-        on_data: the result of `decide`.
+        on_data: the thresholds that `decide` has chosen, and what counts as a match.
         rho: Spearman's ρ ×100 with the gold scores, or with the labels as 5 and 0.
         speed: distinct sentences a second.
         average_precision: from 0 to 1.

@@ -136,9 +136,10 @@ class ResultGrid:
         return Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
-        """The correlation from -1 to 1, of one result or of their mean, with the arguments of `estimate`.
+        """The correlation from -1 to 1, of one result, or for `AVERAGE` of the mean of a model's results.
 
-        None if a result is missing, or fewer than two unread pairs are left.
+        With ``unread`` it is on the pairs that no model of the grid was trained on. None if a
+        result is missing, or fewer than two such pairs are left.
         """
         names = [data]
         if data == AVERAGE:

@@ -164,10 +164,12 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Executes a run on the cluster, as `runs.execution.execute` does in this process.
+    """Executes a run that is in one of ``states`` on the cluster, from its checkpoint if it has one.
 
-    Raises InputError also if the cluster cannot be reached, or is gone. The run has then failed,
-    and can be resumed.
+    When ``should_end`` returns True, the run writes a checkpoint and is interrupted. Raises RunError
+    if the run is in another state, or another process works on it; InputError if its config, base
+    or data cannot be used, or the cluster cannot be reached or is gone. The run has then failed, and
+    can be resumed.
     """
     with store.lease(run_id, states) as lease:
         for _ in range(MOST_DEATHS + 1):
