@@ -141,6 +141,7 @@ def agreement(project: Project) -> Agreement:
     is_judged = ~np.isnan(table)
     confusion = np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
     between = {}
+    # Each two raters, by their rows in the table and their names.
     for (i, a), (j, b) in combinations(enumerate(ratings), 2):
         both = is_judged[i] & is_judged[j]
         first = table[i, both].astype(int)

@@ -337,6 +337,7 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Labe
         raise InputError(
             f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference"
         )
+    # The value of each label, which is higher the more the sentences of a pair belong together.
     order = NLI_VALUES
     if not set(data.label_names) <= set(NLI_VALUES):
         positive, negative = positive_and_negative(data)

@@ -374,11 +374,11 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
         if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
             # An upload may have been deleted.
             with suppress(UserFacingError):
-                # The data of the earliest run comes first.
-                earlier = []
+                sets = []
                 for part in config.parts:
-                    earlier.append(training_data(part.data, part.objective, config.seed, home))
-                datasets[:0] = earlier
+                    sets.append(training_data(part.data, part.objective, config.seed, home))
+                # The data of the earliest run comes first.
+                datasets[:0] = sets
         model = ModelName.parse(config.base)
     if model.name in CROSS_ENCODERS:
         datasets.insert(0, training_data("stsb:train", "regression", home=home))
