@@ -174,7 +174,7 @@ def _hdbscan(
     map_settings = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
 
     def compute() -> np.ndarray:
-        """Draws the 5-D map, and clusters its points until there are few enough clusters."""
+        """Draws the 5-D map and clusters its points. A derived size is raised if there are too many clusters."""
         # The import takes a second.
         from sklearn import cluster as sklearn_cluster
 

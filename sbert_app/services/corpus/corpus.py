@@ -142,7 +142,8 @@ class Corpus:
             encoding: the encoding of a text file; None detects it.
             most: the number of sentences at which the corpus is cut.
             sheet: the sheet of a workbook; None is the one whose rows have the most sentences.
-            vectors: the user's vectors of the rows, or the name of the column that holds them.
+            vectors: the user's vectors of the rows, or the name of the column that holds them; None
+                if there are none.
 
         Raises:
             InputError: the file cannot be read, has no such column or no text, or lacks a vector

@@ -261,7 +261,8 @@ class UmapProcess:
     def draw(self, jobs: list[Job], settings: MapSettings, watch: Watch) -> list[np.ndarray]:
         """The map of one job, or the aligned maps of two, float32 (N, dimensions) each.
 
-        Raises StoppedError after a stop, and InputError if the process ends. Call `end` after either.
+        Raises StoppedError after a stop, and InputError if the process ends or does nothing for
+        minutes. Call `end` after either.
         """
         if not is_compiled(self.home):
             watch.report(0, COMPILING)
