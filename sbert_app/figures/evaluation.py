@@ -125,6 +125,7 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
             "marker_size": 12,
             "marker_line_width": 0,
         }
+        # The hollow symbol of the paper consists of its outline.
         if key == PAPER:
             marker["marker_line_width"] = 2
         # A trace without points, for the legend: the group has one entry, but several colours.
