@@ -174,7 +174,8 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     for finding in findings:
         if finding.is_left_out:
             keep.difference_update(finding.rows)
-    # `data.rows` has the first of the rows that judge the same pair; the others stay with it.
+    # Of rows that judge the same pair, `data.rows` has the first. The others, which `data.joined` has
+    # by the first, are kept if it is.
     for row in list(keep):
         keep.update(data.joined.get(row, ()))
     layout = Layout.of(table)

@@ -99,7 +99,7 @@ class RunStore:
         self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
-        """The run as its folder has it now. Raises InputError if its config or its events are damaged."""
+        """The run as its folder has it now. Raises InputError if its config or events cannot be read."""
         folder = self._run_folder(run_id)
         config = self._config(run_id, folder)
         record = self._current_record(folder)
