@@ -174,8 +174,8 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     for finding in findings:
         if finding.is_left_out:
             keep.difference_update(finding.rows)
-    # Of rows that judge the same pair, `data.rows` has the first. The others, which `data.joined` has
-    # by the first, are kept if it is.
+    # Of rows that judge the same pair, `data.rows` has only the first. `data.joined` has the others by
+    # the number of the first, and they are kept together with it.
     for row in list(keep):
         keep.update(data.joined.get(row, ()))
     layout = Layout.of(table)

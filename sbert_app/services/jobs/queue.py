@@ -136,8 +136,8 @@ class RunQueue:
         """Queues a run, which continues from its checkpoint if it has one.
 
         ``visitor`` is an address, or "" for the owner of the home folder. Runs of an ablation or of
-        folds are ``grouped``. Raises InputError if too many runs are waiting, and RunError
-        if the run is queued, running or finished, or does not exist.
+        folds are ``grouped``. Raises InputError if too many runs are waiting, and RunError if the
+        run is queued, running or finished, or does not exist.
         """
         with self._starting:
             self.check_room(1, visitor, grouped)
