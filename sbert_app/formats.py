@@ -116,6 +116,7 @@ def format_time(seconds: float) -> str:
 
 
 def _format_whole_seconds(seconds: int) -> str:
+    """A time in seconds, in minutes and seconds, in hours and minutes, or in days or years alone."""
     if seconds < MINUTE:
         return f"{seconds} s"
     if seconds < HOUR:

@@ -112,6 +112,7 @@ def run_experiment(
 
     # This is called inside the block below, which defines ``should_end``.
     def execute_run(run_id: str) -> None:
+        """Executes a run, unless a signal has come, and prints its outcome in a line."""
         if should_end():
             return
         run = store.get(run_id)
@@ -150,6 +151,7 @@ def run_experiment(
 
 
 def _table(sweep: Experiment, ranking: Ranking) -> str:
+    """Returns the table of a sweep, a line for each variant, and the variants that may be the best."""
     title = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
     head = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
     lines = [f"{sweep.id}: {sweep.state}", title, head, *map(_line, sweep.rows)]
@@ -162,6 +164,7 @@ def _table(sweep: Experiment, ranking: Ranking) -> str:
 
 
 def _line(row: VariantRow) -> str:
+    """Returns a variant in one line: ρ before and after training, the paper's ρ, and the paired test."""
     before = "" if row.before is None else f"{row.before:.2f}"
     paper = "" if row.paper is None else f"{row.paper:.2f}"
     mean = ""

@@ -210,6 +210,7 @@ def data(
 
 
 def _list_data_sets(as_json: bool) -> None:
+    """Prints the built-in data sets with their forms, splits and sources."""
     value = {}
     lines = []
     for name, entry in DATA_SETS.items():

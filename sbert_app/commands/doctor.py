@@ -124,6 +124,7 @@ def _home(computing: options.Computing) -> str:
 
 
 def _reach(address: str) -> str:
+    """Returns how fast a server answers. Raises InputError if it cannot be reached."""
     if is_offline():
         return "not asked, because offline"
     # Only the host is printed, because the address of a mirror may contain a password.
@@ -140,6 +141,7 @@ def _reach(address: str) -> str:
 
 
 def _speed(computing: options.Computing) -> str:
+    """Returns the number of sentences that the default model encodes in a second."""
     from training.models.encoder import Encoder
 
     home = computing.prepare()

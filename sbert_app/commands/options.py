@@ -410,6 +410,7 @@ def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
         return Corpus.from_data(file.data_name(source, "IN"), home)
     has_pairs = file.columns is not None and len(split_names(file.columns)) > 1
     if has_pairs:
+        # The corpus has the distinct sentences of the pairs.
         return Corpus.from_dataset(load_data(file.data_name(source), home))
     return Corpus.from_file(source, file.columns, file.encoding, sheet=file.sheet)
 

@@ -76,7 +76,8 @@ def train(
         if value is None:
             del settings[name]
         elif isinstance(value, list):
-            # An option that was given several times is one text in the config.
+            # An option that was given several times is one text in the config, with the sign
+            # ``joint`` between its values.
             settings[name] = SETTINGS[name].joint.join(value)
     home_path = options.prepare(home, offline)
     store = RunStore(home_path)
@@ -117,6 +118,7 @@ def train(
         run_id = resume or store.create(_config(store, settings), queue=False).id
 
         def show(event: dict[str, Any]) -> None:
+            """Prints what the run says at its start, and shows its steps in the bar."""
             nonlocal has_begun
             if event.get("state") == State.RUNNING:
                 has_begun = True
@@ -290,6 +292,7 @@ def _train_seeds(
 
 
 def _summary(result: RunResult, warnings: Sequence[str]) -> str:
+    """Returns lines on a run that has ended: how it ended, its metrics, its warnings, and where its model is."""
     head = f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"
     if result.reason:
         head += f": {result.reason}"

@@ -1,4 +1,4 @@
-"""Figures of the Evaluate page: quality against speed and against size, similarities by label, thresholds."""
+"""Figures of the Evaluate page: quality against speed and size, similarities by label, calibration, thresholds."""
 
 from __future__ import annotations
 
@@ -125,6 +125,7 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
             "marker_size": 12,
             "marker_line_width": 0,
         }
+        # The hollow symbol of the paper consists of its outline.
         if key == PAPER:
             marker["marker_line_width"] = 2
         # A trace without points, for the legend: the group has one entry, but several colours.
@@ -294,10 +295,10 @@ def reliability(
 def precision_recall(
     decision: Decision, names: dict[str, str], models: Sequence[ModelDecision] = ()
 ) -> go.Figure:
-    """The curve of all pairs, and each choice with its intervals.
+    """The curve of precision against recall over all pairs, and each choice with its intervals.
 
     Args:
-        names: the criteria in words.
+        names: the words for each criterion, for the legend.
         models: if there are curves of several models, their decisions on the same pairs, including
             ``decision``.
     """
@@ -336,6 +337,7 @@ def precision_recall(
             error_x=error_bars([choice.recall], THRESHOLD),
             error_y=error_bars([choice.precision], THRESHOLD),
         )
+    # The precision of a threshold that every pair reaches.
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
     figure.add_annotation(

@@ -318,7 +318,8 @@ def _traces(data: MapData, panel: int) -> list[Any]:
     trace_type = _trace_type(data)
 
     def add(rows: Any, marker: dict[str, Any], **options: Any) -> None:
-        # ``rows`` are positions of points, or a slice. Scatter3d has no selection.
+        """Adds a trace of the points at ``rows``, which are positions or a slice."""
+        # Scatter3d has no selection.
         if trace_type is not go.Scatter3d:
             options["unselected"] = {"marker": {"opacity": FADED}}
         trace = trace_type(

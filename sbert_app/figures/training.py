@@ -42,7 +42,10 @@ MARGIN_PIXELS = 104
 
 @dataclass(frozen=True)
 class Curve:
-    """The events of a run, with the number of its steps and its metric, a key of RUN_METRICS."""
+    """The events of a run, with the number of its steps and its metric, a key of RUN_METRICS.
+
+    ``steps`` is None before the run has stated it, ``measure`` before the first evaluation.
+    """
 
     name: str
     colour: str
@@ -91,6 +94,7 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
     """The loss of the training batches and of the dev data."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
+        """Yields the losses of the batches and their running means, by data set, and then the dev loss."""
         # A dict keeps the order of the data sets.
         names: dict[str, None] = {}
         events = []

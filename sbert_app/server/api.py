@@ -140,7 +140,7 @@ def document_router(services: Services) -> APIRouter:
         # Metrics of the process are left to an exporter for the whole machine.
         return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
-    # FastAPI would load Swagger's files from another host; this package contains them.
+    # FastAPI would load Swagger's files from another host; the package fastapi_offline has them.
     routes.mount("/docs/files", StaticFiles(packages=[(fastapi_offline.__name__, "static")]))
 
     @routes.get("/docs", include_in_schema=False)

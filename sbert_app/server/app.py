@@ -81,6 +81,7 @@ def create_app(services: Services) -> FastAPI:
     app.include_router(v1.router(services))
     app.include_router(api.endpoint_router(services))
     app.include_router(api.document_router(services))
+    # For `run.serve`, which builds the remaining pages once the app listens.
     app.state.pages = pages
     app.mount("/", pages)
     return app

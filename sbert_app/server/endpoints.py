@@ -141,13 +141,14 @@ def encode(call: Call, body: EncodeBody) -> Encoded:
     encoder = call.services.models.get(body.model, VectorModel, body.pooling)
     vectors = encoder.encode(body.sentences, body.normalize, should_stop=call.should_stop)
     check_finite(encoder, vectors)
+    tokens, cut = encoder.read_tokens(body.sentences)
     return Encoded(
         model=encoder.name,
         pooling=encoder.pooling,
         dimension=encoder.dimension,
         embeddings=vectors.round(7).tolist(),
         warnings=unknown_warnings([encoder], body.sentences),
-        **usage(encoder.name, *encoder.read_tokens(body.sentences)),
+        **usage(encoder.name, tokens, cut),
     )
 
 
@@ -499,13 +500,14 @@ def project(call: Call, body: ProjectBody) -> Projection:
     embedded = corpus_map.embedded[0]
     # Opened to count the tokens, which do not depend on the pooling.
     encoder = services.models.get(model, VectorModel)
+    tokens, cut = encoder.read_tokens(body.sentences)
     return Projection(
         model=embedded.model,
         pooling=embedded.pooling,
         seconds=round(corpus_map.seconds, 3),
         from_cache=corpus_map.from_cache,
         points=corpus_map.maps[0].round(4).tolist(),
-        **usage(model, *encoder.read_tokens(body.sentences)),
+        **usage(model, tokens, cut),
     )
 
 
@@ -555,12 +557,13 @@ def search(call: Call, body: SearchBody) -> SearchHits:
     result = find(embedded, body.query, query_encoder, body.k, cross_encoder, body.keep_unknown)
     # The sentences of a data set are not counted.
     texts = [body.query, *(body.sentences or ())]
+    tokens, cut = query_encoder.read_tokens(texts)
     return SearchHits(
         model=embedded.model,
         pooling=embedded.pooling,
         data=embedded.corpus.name,
         **result.to_json(),
-        **usage(embedded.model, *query_encoder.read_tokens(texts)),
+        **usage(embedded.model, tokens, cut),
     )
 
 

@@ -54,6 +54,7 @@ class WaitingEvents:
         return sum(address == visitor for address, _ in self._waiting.values())
 
     def add(self, event: str, visitor: str) -> None:
+        """Counts an event as waiting, unless its turn has come already."""
         if self._early.pop(event, None) is None:
             self._waiting[event] = (visitor, time.monotonic())
 
@@ -131,7 +132,7 @@ class BoundedEvents:
         self._drop_later(scope, key)
 
     def _note(self, key: tuple[str, str]) -> None:
-        """Notes the time of an event of a session."""
+        """Notes the time of an event of a session, and forgets sessions whose last event is old."""
         now = time.monotonic()
         oldest = now - UNREAD_SECONDS
         entries = self._last_event.items()

@@ -129,6 +129,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
 
     @routes.post("/login")
     async def login(request: Request) -> Response:
+        """Begins a session if the name and the password are right, and sets its cookie."""
         is_browser = "text/html" in request.headers.get("accept", "")
         visitor = visitor_of(request)
 

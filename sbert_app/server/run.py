@@ -208,6 +208,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         cls._most = min(MOST, max(soft, files) // 2)
 
     def connection_made(self, transport: Any) -> None:
+        """Counts a new connection, or refuses it if there are too many and none can be closed for it."""
         self._connection = transport
         peer = transport.get_extra_info("peername") or ("",)
         address = str(peer[0])
@@ -234,6 +235,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        """Passes data on to uvicorn. The header of a request has a time limit until the request is being answered."""
         if self._address is None:
             return
         super().data_received(data)

@@ -111,7 +111,7 @@ class AccessPolicy:
     def check_data(self, name: str) -> str:
         """Returns ``name`` if a visitor may use all data sets that it joins by +.
 
-        Raises InputError as `check_model`.
+        Otherwise raises InputError, which reveals no files.
         """
         data = DataName.parse(name)
         if data.is_retrieval:
@@ -146,7 +146,10 @@ class AccessPolicy:
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:
-        """The config of a run whose base, teacher and data a visitor may use. Raises InputError as `check_model`."""
+        """The config of a run; on a public app, a config with few steps.
+
+        Raises InputError, which reveals no files, unless a visitor may use its base, teacher and data.
+        """
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):

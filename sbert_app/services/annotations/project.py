@@ -122,7 +122,11 @@ class Projects:
         return sorted(projects, key=lambda project: -project[1].created)
 
     def create(self, info: ProjectInfo, pairs: Sequence[ChosenPair]) -> str:
-        """Creates a project and returns its id. InputError as `check_new`, or if a text cannot be saved."""
+        """Creates a project and returns its id.
+
+        InputError if the name is unusable or taken, there are too many projects, or a text cannot be
+        saved.
+        """
         lines = []
         for pair in pairs:
             what = f"the pair {pair.first[:40]!r}, {pair.second[:40]!r}"
@@ -136,7 +140,7 @@ class Projects:
         return project_id
 
     def check_new(self, name: str) -> str:
-        """The id of a new project with this name. InputError for an unusable name, or too many projects."""
+        """The id of a new project with this name. InputError if it is unusable or taken, or for too many projects."""
         name = check_name(name, "a project")
         if not (project_id := slug(name)):
             raise InputError(
@@ -194,7 +198,8 @@ class Project:
     def agree(self, rater: str, pair: int, score: int | None) -> None:
         """Saves the score that the raters agreed on, which replaces their mean. None restores the mean.
 
-        InputError as `rate`.
+        InputError if the rater has no name, the score is not on the scale, the pair does not exist,
+        or the disk is full.
         """
         rater = check_name(rater, "a rater")
         self._check(pair, score)

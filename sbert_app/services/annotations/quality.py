@@ -61,7 +61,7 @@ class Agreement:
     """The agreement of the raters on the pairs that several have judged.
 
     Attributes:
-        judged: the number of pairs of each rater.
+        judged: the number of pairs that each rater has judged.
         shared: the number of pairs with two ratings or more.
         alpha: Krippendorff's α for intervals, which for yes and no equals the nominal α; NaN if it
             is undefined.
@@ -69,8 +69,8 @@ class Agreement:
         equal: for a yes/no project, how often in percent two raters give a pair the same answer;
             None for other projects, and without shared pairs.
         between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
-        confusion: int (6, 6), the number of pairs with the score of the row by one rater and the
-            score of the column by a later one.
+        confusion: int (6, 6), how often one rater gave a pair the score of the row, and another, who
+            comes later in ``judged``, gave it the score of the column.
     """
 
     judged: dict[str, int]
@@ -141,6 +141,7 @@ def agreement(project: Project) -> Agreement:
     is_judged = ~np.isnan(table)
     confusion = np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
     between = {}
+    # Each two raters, by their rows in the table and their names.
     for (i, a), (j, b) in combinations(enumerate(ratings), 2):
         both = is_judged[i] & is_judged[j]
         first = table[i, both].astype(int)
@@ -288,7 +289,11 @@ def joint_ratings(project: Project) -> dict[int, float]:
 
 
 def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
-    """Scores the judged pairs with a model and compares the scores with the ratings. InputError as `_scored`."""
+    """Scores the judged pairs with a model and compares the scores with the ratings.
+
+    InputError if fewer than ten pairs are judged, all have the same rating, or the model cannot be
+    used.
+    """
     scores, gold, keys, is_random = _scored(project, models, model)
     random = None
     random_pairs = int(is_random.sum())
@@ -311,7 +316,8 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
     """Average precision and F1 for a yes/no project, on all judged pairs and on the random ones.
 
     There are no figures of the random pairs if fewer than ten are judged, or all have the same
-    answer. InputError as `_scored`.
+    answer. InputError if fewer than ten pairs are judged at all, all have the same answer, or the
+    model cannot be used.
     """
     scores, gold, keys, is_random = _scored(project, models, model)
     parts = {"all judged pairs": np.full(len(gold), True)}
@@ -415,7 +421,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
 def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     """Splits the judged pairs, queues a run and saves ``training.json``.
 
-    InputError as `split`, or if the queue is full.
+    InputError if too few pairs are judged, too many of them share sentences, or the queue is full.
     """
     rows = []
     for i, mean in joint_ratings(project).items():
@@ -457,7 +463,7 @@ def compare(training: Training, models: ModelCache, is_binary: bool = False) -> 
     base_scores = score_pairs(models, training.base, pairs)
     run_scores = score_pairs(models, ModelName.of_run(training.run), pairs)
     # All figures are multiplied by 100, which `Difference.of` does itself. Average precision is
-    # undefined if all answers are equal.
+    # undefined if all answers are equal. ρ is undefined then, too, and becomes NaN.
     if is_binary and np.ptp(gold):
         matches_before = MatchScores(base_scores, gold == HIGHEST, keys)
         matches_after = MatchScores(run_scores, gold == HIGHEST, keys)

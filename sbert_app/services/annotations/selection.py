@@ -188,7 +188,7 @@ def _pairs_of_sentences(
 ) -> list[tuple[str, str]]:
     """Pairs of each sentence with its nearest ones, and as many at random."""
     distinct = list(dict.fromkeys(filter(str.strip, sentences)))
-    # Each sentence has this number of pairs with its nearest ones, and as many at random.
+    # Each sentence gives NEIGHBOURS pairs with its nearest ones, and as many at random.
     most = MOST_CANDIDATES // (2 * NEIGHBOURS)
     if len(distinct) > most:
         sample = np.sort(random.permutation(len(distinct))[:most])

@@ -61,7 +61,7 @@ class RayCluster:
 
     def connect(self) -> Any:
         """The module ``ray``, connected. Raises InputError if it is not installed, or no cluster has the address."""
-        # No call of Ray starts a cluster implicitly.
+        # Otherwise any call of Ray would start a cluster by itself.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
             # Everybody who can reach Ray can execute code. Ray listens only on 127.0.0.1 while this
@@ -128,7 +128,7 @@ class RayCluster:
             _check_answers(self._raylet)
 
     def resources(self) -> dict[str, float]:
-        """The resources of a run by Ray's names: CPU, GPU. Raises InputError as `connect`."""
+        """The resources of a run by Ray's names: CPU, GPU. Raises InputError if the cluster cannot be reached."""
         nodes = self.nodes()
         gpus = self.gpus
         if gpus is None:
@@ -145,7 +145,7 @@ class RayCluster:
     def room(self) -> int:
         """The number of runs that the cluster can execute at the same time, at least one.
 
-        Raises InputError as `connect`.
+        Raises InputError if the cluster cannot be reached.
         """
         # Amounts of 0 are left out, as the resources of a node are divided by the amounts.
         run_resources = {name: amount for name, amount in self.resources().items() if amount}
@@ -159,7 +159,7 @@ class RayCluster:
         return max(1, runs)
 
     def nodes(self) -> list[dict[str, float]]:
-        """The resources of each node that is alive. Raises InputError as `connect`."""
+        """The resources of each node that is alive. Raises InputError if the cluster cannot be reached."""
         return [node["Resources"] for node in self.connect().nodes() if node["Alive"]]
 
 

@@ -182,6 +182,7 @@ class TaskRunner:
         with self._lock:
             earlier = self._tasks.get(owner)
             if earlier is not None:
+                # Set first, as `run` looks at it as soon as the task is stopping.
                 earlier.is_superseded = True
                 earlier.stopping.set()
             # Tasks that have ended are dropped.

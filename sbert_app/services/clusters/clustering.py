@@ -159,7 +159,8 @@ def _hdbscan(
     """The labels by HDBSCAN on a 5-D map.
 
     If ``min_cluster_size`` is 0, the size of the smallest cluster is derived from the size of the
-    corpus, and is raised until there are at most ``MOST_CLUSTERS`` clusters.
+    corpus, and is raised until there are at most ``MOST_CLUSTERS`` clusters. InputError if the
+    corpus has fewer sentences than the smallest cluster.
     """
     size = min_cluster_size
     is_derived = size == 0
@@ -173,6 +174,7 @@ def _hdbscan(
     map_settings = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
 
     def compute() -> np.ndarray:
+        """Draws the 5-D map and clusters its points. A derived size is raised if there are too many clusters."""
         # The import takes a second.
         from sklearn import cluster as sklearn_cluster
 

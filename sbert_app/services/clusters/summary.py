@@ -136,6 +136,7 @@ def keywords(
     for label in counts:
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
+    # The number of sentences of each label in the sample.
     sizes = Counter(labels[rows].tolist())
     # Each word as often as it occurs: `stop_words` knows a language by the share of its function
     # words among all words.

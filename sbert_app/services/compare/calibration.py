@@ -141,8 +141,8 @@ def fit_own(
     """Fits and stores the curve of a user's pairs with gold scores, which `load_calibration` then returns.
 
     ``cosines`` are the model's cosines of the pairs ``data``, and ``weights`` is its `weights_key`.
-    Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot
-    be written.
+    Raises InputError for fewer than 50 pairs, for labels in place of scores, for fewer than three
+    different scores, or if the curve cannot be written.
     """
     # The curve records its pairs, so that `check` can leave them out.
     keys = tuple(sorted(set(pair_keys(data))))
@@ -158,7 +158,11 @@ def calibrate_on(
     home: Path,
     watch: Watch,
 ) -> Calibration:
-    """Fits and stores the curve of a bi-encoder on the pairs named ``data``. Raises what `fit_own` raises."""
+    """Fits and stores the curve of a bi-encoder on the pairs named ``data``.
+
+    InputError if the model is not a bi-encoder, there are fewer than 50 pairs or, as with labels,
+    fewer than three different scores, or the curve cannot be written.
+    """
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     return fit_own(encoder.name, encoder.pooling, pairs, cosines, home, weights_key(encoder))
 

@@ -83,7 +83,8 @@ class Comparison:
         own_pooling: the pooling that the model was trained with.
         prompts: the texts before each sentence.
         advice: a hint if the model was trained with prompts and none is used.
-        is_blind: whether the cosine is meaningless, see `_is_blind`.
+        is_blind: whether the cosine is meaningless, because the model does not know the words that
+            matter (`_is_blind`).
         cross_is_blind: the same for the score of the cross-encoder.
         cross_is_cut: whether the pair is longer than the cross-encoder reads.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
@@ -116,6 +117,7 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
+        """The comparison as JSON values, for the command line and the HTTP API."""
         attribution = self.attribution
         tokens = len(self.a.tokens) + len(self.b.tokens)
         return {
@@ -173,7 +175,7 @@ def compare(
     cross_score = None
     cross_ms = None
     cross_is_blind = False
-    # `predict` counts in it whether the pair was cut.
+    # `predict` counts here the pairs that it has cut.
     cross_report = ReadReport()
     if cross_encoder is not None:
         cross_started = time.perf_counter()

@@ -37,6 +37,7 @@ class TokenScore:
     rows: Sequence[tuple[str, ...]]
 
     def to_json(self) -> dict[str, Any]:
+        """The score as JSON values, with an object for each row."""
         tokens = []
         for row in self.rows:
             token: dict[str, Any] = dict(zip(self.columns, row, strict=True))
@@ -72,6 +73,7 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
 
 
 def _score_late_interaction(model: LateInteraction, name: ModelName, a: str, b: str) -> TokenScore:
+    """Scores a pair, with a row for each token and the most similar token of the other text."""
     started = time.perf_counter()
     result = model.matches(a, b)
     milliseconds = (time.perf_counter() - started) * 1000
@@ -95,6 +97,7 @@ def _score_late_interaction(model: LateInteraction, name: ModelName, a: str, b: 
 
 
 def _score_sparse(model: SparseEncoder, name: ModelName, a: str, b: str) -> TokenScore:
+    """Scores a pair, with a row for each term that both sentences have a weight for."""
     started = time.perf_counter()
     terms = model.terms(a, b)
     milliseconds = (time.perf_counter() - started) * 1000

@@ -142,7 +142,8 @@ class Corpus:
             encoding: the encoding of a text file; None detects it.
             most: the number of sentences at which the corpus is cut.
             sheet: the sheet of a workbook; None is the one whose rows have the most sentences.
-            vectors: the user's vectors of the rows, or the name of the column that holds them.
+            vectors: the user's vectors of the rows, or the name of the column that holds them; None
+                if there are none.
 
         Raises:
             InputError: the file cannot be read, has no such column or no text, or lacks a vector
@@ -199,7 +200,11 @@ class Corpus:
 def _from_rows(
     table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None
 ) -> Corpus:
-    """The rows of a table with text in ``column``, at most ``most``; ``vectors`` as in `Corpus.from_file`."""
+    """The rows of a table with text in ``column``, at most ``most``.
+
+    ``vectors`` are the user's vectors of all rows, or the name of the column that holds them; None
+    without vectors. InputError if there is no such column, or not a vector for each row.
+    """
     names_of_vectors = vector_columns(table)
     if isinstance(vectors, str) and vectors not in names_of_vectors:
         raise InputError(

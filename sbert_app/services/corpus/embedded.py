@@ -134,6 +134,7 @@ def encode(
     seconds = 0.0 if is_cached else time.perf_counter() - started
 
     def find_unknown() -> np.ndarray:
+        """The positions of the sentences that count as unknown (`EmbeddedCorpus.unknown`)."""
         is_unknown = np.empty(len(corpus), dtype=bool)
         for start in range(0, len(corpus), CHUNK):
             watch.check()

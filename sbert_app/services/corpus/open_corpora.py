@@ -93,7 +93,10 @@ class EmbeddingCache:
         return self._named[EXAMPLE.name]
 
     def open_data(self, data: str) -> str:
-        """Opens the corpus of a data set if it is not open, and returns its key. InputError as `Corpus.from_data`."""
+        """Opens the corpus of a data set if it is not open, and returns its key.
+
+        InputError if ``data`` is a path, or cannot be loaded.
+        """
         # Not opened yet, or evicted.
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
@@ -254,14 +257,15 @@ class SharedSentences:
         return path
 
     def sentences(self, token: str) -> list[str]:
-        """The sentences in their order. InputError as `path`."""
+        """The sentences in their order. InputError if their file does not exist."""
         with self.path(token).open(encoding="utf-8") as file:
             return [json.loads(line)["sentence"] for line in file]
 
     def pairs(self, token: str) -> Path:
         """A file of all pairs, with the columns ``sentence1`` and ``sentence2``.
 
-        InputError as `path`, or if there are not 2 to 500 sentences, or they are too long.
+        InputError if the file of the sentences does not exist, there are not 2 to 500 sentences, or
+        they are too long.
         """
         sentences = self.sentences(token)
         if not 2 <= len(sentences) <= MAX_PAIRED:

@@ -241,7 +241,8 @@ def similar_pairs(
 ) -> SimilarPairs:
     """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1.
 
-    Sentences without known tokens are left out.
+    Sentences without known tokens are left out. With ``hide_same``, only the first sentence of each
+    text is compared.
     """
     # The import of torch takes seconds.
     from training.search import most_similar_pairs
@@ -280,7 +281,8 @@ def find_near_duplicates(
     started = time.perf_counter()
     # Sentences without known tokens are not compared by their vectors.
     rows = embedded.comparable
-    # The position of the first equal text of each sentence, which stays for the others.
+    # The position of the first sentence that equals each one. It stays for sentences without known
+    # tokens.
     original = first_positions(embedded.corpus.sentences)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     # For each vector the position in ``rows`` of its original, or its own.

@@ -119,9 +119,9 @@ def start(
 ) -> Experiment:
     """Queues a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
 
-    A fold is not tested on pairs that the base was trained on. Raises InputError as `split`, if too
-    few other pairs are left, if a setting is out of range, and if too many runs are waiting, in
-    total or for this visitor.
+    A fold is not tested on pairs that the base was trained on. Raises InputError if the file has no
+    scores or cannot be split, too few other pairs are left, a setting is out of range, or too many
+    runs are waiting, in total or for this visitor.
     """
     data, folds = split(path, k)
     # This config gives the default base, and raises InputError for a wrong setting before anything

@@ -32,8 +32,11 @@ class ShardJob:
     Attributes:
         kind: score or encode.
         output: the folder of the parts, a path or a URL.
+        pooling: None is the model's own.
         columns: the two (or three) columns of pairs, or the column of sentences; by default they
             are inferred for each file.
+        normalize: whether encoded vectors are scaled to length 1.
+        home: the home folder; None for the one of the machine that computes.
         encoding: the encoding of text files; None detects it.
         keep_unknown: whether pairs are scored although the model knows no token of a sentence.
     """

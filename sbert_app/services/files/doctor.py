@@ -72,7 +72,9 @@ def examine(
         model: finds texts that it does not know or would cut; None to look for neither.
         others: evaluation data by name, whose rows should not be in the data.
     """
+    # The texts of each row, in which case and white space do not matter any more.
     rows = folded_rows(data)
+    # By fault, the positions of the rows that have it.
     faults = _repetitions(data, rows)
     for name, other in (others or {}).items():
         evaluated = set(map(frozenset, folded_rows(other)))
@@ -172,7 +174,8 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     for finding in findings:
         if finding.is_left_out:
             keep.difference_update(finding.rows)
-    # `data.rows` has the first of the rows that judge the same pair; the others stay with it.
+    # Of rows that judge the same pair, `data.rows` has only the first. `data.joined` has the others by
+    # the number of the first, and they are kept together with it.
     for row in list(keep):
         keep.update(data.joined.get(row, ()))
     layout = Layout.of(table)

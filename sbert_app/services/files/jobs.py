@@ -271,8 +271,9 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Yields the progress while the job is at work, and then the summary.
 
-        Closing this iterator does not stop the job. InputError if the job does not exist, has failed
-        or was interrupted. StoppedError if it was stopped before the first row.
+        A job that has only been opened yields nothing. Closing this iterator does not stop the job.
+        InputError if the job does not exist, has failed or was interrupted. StoppedError if it was
+        stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()

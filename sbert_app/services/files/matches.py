@@ -154,7 +154,8 @@ def apply_threshold(
                 # The notes on cells that are not understood were written when the file was scored.
                 gold_values, _ = gold.read(batch.rows[gold.name])
                 gold_parts.append(gold_values)
-                # Which of them are false is known only when all gold scores have been read.
+                # Which matches are false is known only when all gold scores have been read, so the
+                # first ones are kept until then.
                 room = FIRST_MATCHES - len(first_matches)
                 for row in np.flatnonzero(match_parts[-1])[:room].tolist():
                     number = batch.first_row + row
@@ -275,6 +276,7 @@ def _write_lists(
         free_name("stands_for", table.columns): "int64",
     }
     layout = outputs.layout
+    # Each a list of one path, or of none, for which `open_writers` opens no writer.
     groups = [outputs.groups] if outputs.groups else []
     deduplicated = [outputs.deduplicated] if outputs.deduplicated else []
     with (

@@ -82,9 +82,12 @@ class ScoreReport:
     score or a score of the cross-encoder.
 
     Attributes:
+        mean: the mean cosine; None without a scored row.
         sampled: whether there are too many of these rows, so that the rest is of a sample of them.
+        cosine_gold: None, as each of the other two correlations, for fewer than three rows that have
+            both scores.
         scatter: the gold score and the cosine of at most `SCATTER` rows.
-        decision: the threshold of the cosine, if the gold column says which rows match.
+        decision: the thresholds of the cosine; None unless the gold column says which rows match.
         by_label: for labels, the number of matches and of other rows in each hundredth of the
             cosine.
         low_matches: for labels, the matches with the lowest cosines.
@@ -176,7 +179,8 @@ class ReportBuilder:
     ) -> ScoreReport:
         """The report on all rows so far.
 
-        ``reading`` is the reading of the gold column, and ``criteria`` are arguments of `decide`.
+        ``reading`` is the reading of the gold column, None without one. ``criteria`` say which
+        thresholds to choose, such as precision=0.95.
         """
         sample = self._sample[: self._count]
         gold = sample[~np.isnan(sample[:, GOLD])]
@@ -331,10 +335,11 @@ class ScoreSummary:
         language: the language of the first rows, if the model was trained on another one.
         encoded: the sentences that the encoder has read, without repeated ones.
         guarded: the cells of CSV with an apostrophe, as a spreadsheet would run them as formulas.
-        stopped_at: the last row that was scored, if the task was stopped.
+        stopped_at: the last row that was scored, if the task was stopped; otherwise None.
         notes: the first rows that have a note.
         head: the first scored rows, by column.
-        gold: the reading of the gold column.
+        report: None for a block of a larger job.
+        gold: the reading of the gold column; None without one.
     """
 
     source: str

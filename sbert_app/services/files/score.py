@@ -169,7 +169,10 @@ def _read_gold(
     labels: str | None,
     raters: str | None,
 ) -> _Gold:
-    """Finds out how the gold column of a file is read. InputError as `Dataset.from_table`."""
+    """Finds out how the gold column of a file is read.
+
+    InputError if the column, or the judgements of several people, cannot be read with these settings.
+    """
     if not reading.all(RATING, RATER):
         # Without judgements of several people, each row has a gold value of its own.
         return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
@@ -408,6 +411,7 @@ class PairScorer:
         refused: dict[str, str] = {}
 
         def encode(texts: list[str]) -> np.ndarray:
+            """The vectors of texts, each followed by the state of its text: (texts, D + 1)."""
             self.encoded += len(texts)
             cut = set[str]()
             report = ReadReport(cut=cut, refused=refused)
@@ -423,7 +427,7 @@ class PairScorer:
             states[self.encoder.is_unknown(texts)] = UNKNOWN
             return np.column_stack([vectors, states.astype(np.float32)])
 
-        # (distinct sentences, D + 1)
+        # (distinct sentences, D + 1). Only the sentences that the cache lacks are encoded.
         embeddings = self._cache.get(list(positions), encode)
         u = embeddings[rows[: len(firsts)]]
         v = embeddings[rows[len(firsts) :]]

@@ -361,7 +361,8 @@ class RayEngine:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.max_consecutive_actor_init_deaths = INIT_DEATHS
-        # Each of our blocks is a block of Ray Data, which is scheduled by itself.
+        # In bytes. Every block of ours is larger, so that it becomes a block of Ray Data, which is
+        # scheduled by itself.
         context.target_max_block_size = 1
         # The rows contain the job, as the arguments of an actor's constructor are lost with the
         # node that holds them. An actor may run in another folder than this process, so that paths

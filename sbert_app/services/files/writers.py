@@ -236,6 +236,7 @@ class XlsxWriter(Writer):
             self._sheet.append(list(map(self._cell, row)))
 
     def _cell(self, value: Any) -> Any:
+        """A value as openpyxl writes it: a number, None for NaN, or a cell of text."""
         import openpyxl.cell.cell
 
         if isinstance(value, float) and math.isnan(value):
@@ -319,7 +320,8 @@ def open_writers(
     """A writer for each path, by its ending. The files are complete after the block, or discarded after an error.
 
     ``source`` is the file of the input, which must not be overwritten; None if there is none.
-    InputError as `check_output`, if two paths are the same, or the disk is full or not writable.
+    InputError if a path has another ending, is in a missing folder, or is the input itself; if two
+    paths are the same; or if the disk is full or not writable.
     """
     for path in paths:
         check_output(path, formats, source)

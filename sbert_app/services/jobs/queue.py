@@ -111,7 +111,8 @@ class RunQueue:
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
         """Raises InputError if this number of runs does not fit into the queue, or exceeds the visitor's limit.
 
-        The arguments are as in `start`. Several runs at once are ``grouped``, which is the default.
+        ``visitor`` is an address, or "" for the owner of the home folder, who has no limit. Several
+        runs at once are ``grouped``, which is the default, and have another limit than single runs.
         """
         # These runs were queued by the visitor; some of them have started since, or were stopped.
         run_ids = self._started_by.pop((visitor, grouped), [])
@@ -134,7 +135,9 @@ class RunQueue:
     def resume(self, run_id: str, visitor: str = "", grouped: bool = False) -> Run:
         """Queues a run, which continues from its checkpoint if it has one.
 
-        The arguments are as in `start`. Raises the errors of `start` and `RunStore.requeue`.
+        ``visitor`` is an address, or "" for the owner of the home folder. Runs of an ablation or of
+        folds are ``grouped``. Raises InputError if too many runs are waiting, and RunError if the
+        run is queued, running or finished, or does not exist.
         """
         with self._starting:
             self.check_room(1, visitor, grouped)

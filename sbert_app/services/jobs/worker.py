@@ -67,6 +67,7 @@ class Worker:
         self.idle_seconds = idle_seconds
         self.cluster = cluster
         self.store = RunStore(home)
+        # Executes a run: in a process of its own, or on the cluster.
         self._execute: Callable[..., object] = execute_apart
         address = ""
         if cluster is not None:
@@ -226,8 +227,9 @@ def run_worker(
 def run_once(home: Path, slot: int, run_id: str) -> State:
     """Executes one run, which is queued or can be resumed, in this process. Returns the state in which it ends.
 
-    Another call resumes an interrupted run, and leaves a finished run as it is. Raises the errors of
-    `execute`.
+    Another call resumes an interrupted run, and leaves a finished run as it is. Raises RunError if
+    the run does not exist, or another process works on it; InputError if its config, base or data
+    cannot be used.
     """
     _prepare_process(slot)
     store = RunStore(home)

@@ -184,7 +184,10 @@ _waiting: dict[Path, tuple[UmapProcess, threading.Timer]] = {}
 def draw(
     models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch = UNWATCHED
 ) -> list[np.ndarray]:
-    """UMAP of unit vectors, float32 (N, D), under one model or two, without the cache: float32 (N, dimensions) each."""
+    """Draws a map by UMAP, or the aligned maps of two models, without the cache: float32 (N, dimensions) each.
+
+    ``models`` has the unit vectors of the sentences under each model, float32 (N, D).
+    """
     k = min(settings.neighbours, len(models[0]) - 1)
     # The share of one search in the progress.
     step = SEARCH_FRACTION / len(models)
@@ -258,7 +261,8 @@ class UmapProcess:
     def draw(self, jobs: list[Job], settings: MapSettings, watch: Watch) -> list[np.ndarray]:
         """The map of one job, or the aligned maps of two, float32 (N, dimensions) each.
 
-        Raises StoppedError after a stop, and InputError if the process ends. Call `end` after either.
+        Raises StoppedError after a stop, and InputError if the process ends or does nothing for
+        minutes. Call `end` after either.
         """
         if not is_compiled(self.home):
             watch.report(0, COMPILING)

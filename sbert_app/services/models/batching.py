@@ -93,6 +93,7 @@ class BatchingRunner(InferenceRunner[Text]):
         reduce: Reduce[Result],
         should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[list[int], Result]]:
+        """Computes a small job in the same batches as those of other threads, and a larger job by itself."""
         # The length of a text is the number of its tokens. A caller that limits the batches does
         # not want other texts in them.
         if sum(map(len, texts)) > SMALL_JOB_TOKENS or self.batch_size is not None:

@@ -210,6 +210,7 @@ class ModelCache:
                 self.get(key, Model)
 
     def _report_download(self, key: ModelName, watch: Watch) -> None:
+        """Reports the megabytes of a download, or, when none is under way, that the model is loaded."""
         done, total = self._downloads.get(key, (0.0, 0.0))
         if done < total:
             watch.report(done, f"Downloading {key}, {total:,.0f} MB", total)
@@ -250,6 +251,7 @@ class ModelCache:
             gc.collect()
 
     def _open(self, name: ModelName) -> Model:
+        """The model of a name without settings. It is loaded unless the cache has it."""
         self._last_use[name] = time.monotonic()
         if name.endpoint and self._models.get(name) is None:
             # Opened without a lock, so that a slow server delays only requests to it.

@@ -147,6 +147,7 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         watch.report(number / len(sizes), "Measuring sizes")
         shortened = normalize_rows(vectors[:, :dimension])
         calibration = ranges(shortened)
+        # The vectors as a search sees them, rounded to this precision.
         stored = restore(quantize(shortened, precision, calibration), precision, calibration)
         scores = cosine(stored[pairs[0]], stored[pairs[1]])
         # The first size, the full vectors, is the one that the others are compared with.

@@ -58,7 +58,7 @@ class ModelDecision:
     """The thresholds of one model.
 
     Attributes:
-        on_data: the result of `decide`.
+        on_data: the thresholds that `decide` has chosen, and what counts as a match.
         rho: Spearman's ρ ×100 with the gold scores, or with the labels as 5 and 0.
         speed: distinct sentences a second.
         average_precision: from 0 to 1.
@@ -209,7 +209,7 @@ def decide_models(
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
 ) -> Decisions:
-    """Scores the pairs with each model, and finds the score from which on they match (`match_labels`).
+    """Scores the pairs with each model, and finds the score from which on pairs match, by their labels or gold scores.
 
     Raises InputError if the data has neither labels nor gold scores, a criterion cannot be read, there
     are no models or too many, or none of them can be measured.
@@ -250,7 +250,8 @@ def decide_results(
     """The decisions on pairs that have been scored already.
 
     ``overlaps`` has the pairs that models were trained on, by the labels of the models. These pairs
-    are left out, unless the others are of one kind. Raises InputError as `decide_models`.
+    are left out, unless the others are of one kind. Raises InputError if the data does not say which
+    pairs match, a criterion cannot be read, or the pairs that all models can score are of one kind.
     """
     matches, meaning = match_labels(data, match_from)
     overlaps = overlaps or {}
@@ -336,6 +337,7 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Labe
         raise InputError(
             f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference"
         )
+    # The value of each label, which is higher the more the sentences of a pair belong together.
     order = NLI_VALUES
     if not set(data.label_names) <= set(NLI_VALUES):
         positive, negative = positive_and_negative(data)

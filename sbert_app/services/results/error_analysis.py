@@ -80,6 +80,7 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
     first, second = data.columns
 
     def errors(pairs: np.ndarray) -> list[RankedError]:
+        """The first `MAX_ERRORS` of ``pairs``, which are positions in the data."""
         ranked = []
         for pair in pairs[:MAX_ERRORS].tolist():
             error = RankedError(

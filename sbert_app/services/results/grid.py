@@ -136,9 +136,10 @@ class ResultGrid:
         return Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
-        """The correlation from -1 to 1, of one result or of their mean, with the arguments of `estimate`.
+        """The correlation from -1 to 1, of one result, or for `AVERAGE` of the mean of a model's results.
 
-        None if a result is missing, or fewer than two unread pairs are left.
+        With ``unread`` it is on the pairs that no model of the grid was trained on. None if a
+        result is missing, or fewer than two such pairs are left.
         """
         names = [data]
         if data == AVERAGE:
@@ -254,10 +255,12 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
     key = f"{model_key}-{data_fingerprint(data)}"
     cache = DiskCache(models.home / "cache" / "evaluation", MAX_BYTES)
     arrays = cache.get_arrays(key) or {}
-    # An entry of an earlier version may lack a similarity.
+    # The arrays of a cross-encoder, or of any other model. An entry of an earlier version may lack a
+    # similarity.
     if set(arrays) in ({"gold", "cost", SCORE}, {"gold", "cost", *SIMILARITIES}):
         gold = arrays.pop("gold")
         count, seconds = arrays.pop("cost").tolist()
+        # ``arrays`` now has only the scores, by similarity.
         keys = sentence_keys(data.columns)
         return EvalResult(arrays, gold, int(count), seconds, from_cache=True, keys=keys)
     model = models.get(spec, Model)
@@ -371,8 +374,11 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
         if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
             # An upload may have been deleted.
             with suppress(UserFacingError):
+                sets = []
+                for part in config.parts:
+                    sets.append(training_data(part.data, part.objective, config.seed, home))
                 # The data of the earliest run comes first.
-                datasets[:0] = [training_data(*part, config.seed, home) for part in config.parts]
+                datasets[:0] = sets
         model = ModelName.parse(config.base)
     if model.name in CROSS_ENCODERS:
         datasets.insert(0, training_data("stsb:train", "regression", home=home))

@@ -70,7 +70,10 @@ class PrecomputedResults:
     def estimate(
         self, model: str, data: str, metric: Metric, unread: bool = False
     ) -> Estimate | None:
-        """The estimate of one result, as `ResultGrid.estimate`. ``unread`` has no effect."""
+        """The estimate of one result; None if the file has none.
+
+        ``unread`` has no effect, as the file has no overlaps with training data.
+        """
         estimates = self.figures.get(model, {}).get(data)
         figures = estimates and estimates[metric.statistic].get(metric.similarity)
         return Estimate(*figures) if figures else None

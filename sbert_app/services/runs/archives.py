@@ -66,7 +66,8 @@ def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
 def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = True) -> str:
     """Uploads the model with its card to ``repo`` (org/name), which is created if needed. Returns its address.
 
-    Raises RunError if the run is at work or has no model; InputError as `push_folder`.
+    Raises RunError if the run is at work or has no model; InputError if ``repo`` or ``token`` cannot
+    be used, or the Hub cannot be reached.
     """
     run = _with_model(store, run_id, "push")
     repo = repo.strip()

@@ -172,7 +172,7 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
 
 
 def _write(archive: ZipFile, place: Path, part: str, members: list[ZipInfo]) -> None:
-    """Writes a file or a folder, whole or not at all."""
+    """Writes the file or folder ``part`` of the archive to ``place``, whole or not at all."""
     is_file = members[0].filename == part
     place.parent.mkdir(parents=True, exist_ok=True)
     replace_part = replace_file if is_file else replace_folder

@@ -155,7 +155,7 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
             continue
         remote_form = remote_form or form
         notes.append(f"{name} is downloaded from the Hub when the run starts, unless it was before")
-        # Whether the objective makes a row of each row of the data.
+        # Whether the class of the objective makes a row of each row of the data.
         _, uses_all_rows = part.facts.rows.example(form)
         size = None
         if name.built_in and uses_all_rows:
@@ -224,7 +224,7 @@ def is_on_hub(name: DataName) -> bool:
 
 
 def dev_data(eval_data: str | None, home: Path) -> list[Dataset]:
-    """The parts of the evaluation data that are on this machine."""
+    """The data sets of the evaluation data that are on this machine."""
     sets = []
     for name in _pair_sets(eval_data):
         _, data = _open(name, home, "dev")
@@ -234,7 +234,7 @@ def dev_data(eval_data: str | None, home: Path) -> list[Dataset]:
 
 
 def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
-    """The parts of the evaluation data; none for retrieval."""
+    """The data sets of pairs in the evaluation data; none for retrieval, held-out rows, or no evaluation data."""
     if eval_data is None or eval_data == HELD_OUT or DataName.parse(eval_data).is_retrieval:
         return ()
     return DataName.parse_joined(eval_data)

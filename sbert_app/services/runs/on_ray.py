@@ -85,6 +85,7 @@ class RemoteRun:
         self.folder.mkdir(parents=True, exist_ok=True)
 
         def unpacked(name: str) -> str:
+            """The path of a file of the archive; a name of anything else stays as it is."""
             path = scratch / name
             return str(path) if path.exists() else name
 
@@ -163,10 +164,12 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Executes a run on the cluster, as `runs.execution.execute` does in this process.
+    """Executes a run that is in one of ``states`` on the cluster, from its checkpoint if it has one.
 
-    Raises InputError also if the cluster cannot be reached, or is gone. The run has then failed,
-    and can be resumed.
+    When ``should_end`` returns True, the run writes a checkpoint and is interrupted. Raises RunError
+    if the run is in another state, or another process works on it; InputError if its config, base
+    or data cannot be used, or the cluster cannot be reached or is gone. The run has then failed, and
+    can be resumed.
     """
     with store.lease(run_id, states) as lease:
         for _ in range(MOST_DEATHS + 1):
@@ -207,7 +210,8 @@ def _submit(
     with ray_errors():
         actor = cluster.take(RemoteRun)
         try:
-            answer = actor.start.remote(*_packed(run, store.home), store.home, is_offline())
+            packed_run, inputs = _packed(run, store.home)
+            answer = actor.start.remote(packed_run, inputs, store.home, is_offline())
             while result is None:
                 while not ray.wait([answer], timeout=1)[0]:
                     cluster.check()

@@ -47,7 +47,11 @@ class RunStateError(RunError):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The file ``run.json``. Only the holder of the run's lock writes it. Times are seconds since 1970."""
+    """The file ``run.json``. Only the holder of the run's lock writes it.
+
+    Times are seconds since 1970, and None if the run has not started or ended. ``reason`` says why
+    the run ended early; None if it did not.
+    """
 
     state: State
     created: Timestamp
@@ -288,6 +292,7 @@ class RunProgress:
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> RunProgress:
+        """Sums up the events of a run, the oldest of which comes first."""
         start: Event = {}
         train: Event = {}
         baseline = None

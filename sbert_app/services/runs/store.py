@@ -99,6 +99,7 @@ class RunStore:
         self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
+        """The run as its folder has it now. Raises InputError if its config or events cannot be read."""
         folder = self._run_folder(run_id)
         config = self._config(run_id, folder)
         record = self._current_record(folder)
@@ -142,7 +143,7 @@ class RunStore:
         return self._read([run_id for run_id in ids if run_id in selected])
 
     def count(self, cursor: str = "") -> int:
-        """The number of runs. With ``cursor``, as `list`."""
+        """The number of runs. With ``cursor``, only of the runs older than that run."""
         return len(self._older(cursor))
 
     def damaged(self) -> Sequence[UserFacingError]:
@@ -445,6 +446,7 @@ class RunStore:
             yield
 
     def _run_folder(self, run_id: str) -> Path:
+        """The folder of a run. Raises RunNotFoundError if there is none."""
         folder = self.folder / run_id
         if not is_id(run_id) or not os.path.lexists(folder / "run.json"):
             message = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
@@ -452,6 +454,7 @@ class RunStore:
         return folder
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
+        """The settings of a run. Raises InputError if they are missing or damaged."""
         # A config never changes, so it is read once.
         config = self._configs.get(run_id)
         if config is None:

@@ -153,7 +153,10 @@ class DocumentStore(Generic[Document]):
         return Listing(documents, tuple(damaged))
 
     def create(self, stem: str, document: Document) -> str:
-        """Stores a new record under the id ``stem``, ``stem``-2, … and returns the id. Raises InputError as `put`."""
+        """Stores a new record under the id ``stem``, or ``stem``-2, …, if that is taken, and returns the id.
+
+        Raises InputError if the disk is full or not writable.
+        """
         with self.locked():
             key = stem
             number = 1
@@ -177,7 +180,10 @@ class DocumentStore(Generic[Document]):
         write_document(path, document)
 
     def change(self, key: str, edit: Callable[[Document], Document]) -> Document:
-        """Replaces a record by ``edit(record)`` and returns it. Raises InputError as `get` and `put`."""
+        """Replaces a record by ``edit(record)`` and returns it.
+
+        Raises InputError if the record does not exist, is damaged, or cannot be written.
+        """
         with self.locked():
             changed = edit(self.get(key))
             self.put(key, changed)

@@ -46,7 +46,10 @@ class TempFolder:
         return self.path / kind
 
     def new_folder(self, kind: str) -> Path:
-        """Creates a folder for one result, with a name that cannot be guessed. Raises InputError as `results`."""
+        """Creates a folder for one result of a kind of `RESULTS`, with a name that cannot be guessed.
+
+        Raises InputError if the folder of uploads and results is full.
+        """
         folder = self.results(kind) / token_hex(8)
         folder.mkdir(parents=True)
         return folder
