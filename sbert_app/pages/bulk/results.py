@@ -24,7 +24,6 @@ from training.catalogue import read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns, normalize_name
 from training.errors import InputError
-from training.evaluation.thresholds import BEST_F1
 
 # The maximum length of a cell and of a note on the page, in characters.
 LONGEST_TEXT = 500
@@ -109,14 +108,11 @@ def agreements(summary: ScoreSummary) -> Markup:
     # labels are counted in ``by_label``.
     if report.decision and report.by_label:
         decision = report.decision.decision
+        share = decision.average_precision
+        title = "Average precision"
         rows = format_count(decision.n, "row")
-        shares = {
-            "Average precision": decision.average_precision,
-            "Best F1": decision.choice(BEST_F1).f1,
-        }
-        for title, share in shares.items():
-            interval = (share.low, share.high)
-            cards.append(_card(title, "cosine and label ×100", share.value, interval, rows))
+        interval = (share.low, share.high)
+        cards.append(_card(title, "cosine and label ×100", share.value, interval, rows))
     elif report.cosine_gold:
         cards.append(_correlation_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
