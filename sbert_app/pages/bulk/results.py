@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import ceil, isnan
 from typing import Any
+from urllib.parse import urlencode
 
 import gradio as gr
 from markupsafe import Markup
@@ -338,7 +339,16 @@ class Duplicates:
             raise InputError("type a threshold, such as 0.8")
         watch.report(0, "Comparing with the threshold")
         matches = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
-        update: Update = {self.tab.status: render("bulk/templates/matches.html", found=matches)}
+        job = self.services.scoring.get(job_id or "")
+        # Explore ignores a threshold that its slider does not have. The keys are element ids.
+        query = {
+            "tab": "pairs",
+            "repeats-threshold": f"{threshold:.2f}",
+            "corpus-model": job.model,
+            "corpus-pooling": job.pooling or "",
+        }
+        html = render("bulk/templates/matches.html", found=matches, query=urlencode(query))
+        update: Update = {self.tab.status: html}
         # The files are in the order of `DOWNLOADS`.
         for button, file in zip(self.downloads, matches.outputs, strict=True):
             update[button] = visible(file)

@@ -606,7 +606,7 @@ class FileDoctor:
         """Builds the hidden fold inside the open Blocks. The element ids begin with ``prefix``."""
         self.services = services
         with gr.Accordion(
-            "Which rows, and a file without them",
+            "Rows at fault, and a file without them",
             open=False,
             visible=False,
             elem_id=f"{prefix}-doctor",
