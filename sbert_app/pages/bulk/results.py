@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import ceil, isnan
 from typing import Any
+from urllib.parse import urlencode
 
 import gradio as gr
 from markupsafe import Markup
@@ -24,7 +25,6 @@ from training.catalogue import read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns, normalize_name
 from training.errors import InputError
-from training.evaluation.thresholds import BEST_F1
 
 # The maximum length of a cell and of a note on the page, in characters.
 LONGEST_TEXT = 500
@@ -109,14 +109,11 @@ def agreements(summary: ScoreSummary) -> Markup:
     # labels are counted in ``by_label``.
     if report.decision and report.by_label:
         decision = report.decision.decision
+        share = decision.average_precision
+        title = "Average precision"
         rows = format_count(decision.n, "row")
-        shares = {
-            "Average precision": decision.average_precision,
-            "Best F1": decision.choice(BEST_F1).f1,
-        }
-        for title, share in shares.items():
-            interval = (share.low, share.high)
-            cards.append(_card(title, "cosine and label ×100", share.value, interval, rows))
+        interval = (share.low, share.high)
+        cards.append(_card(title, "cosine and label ×100", share.value, interval, rows))
     elif report.cosine_gold:
         cards.append(_correlation_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
@@ -350,7 +347,16 @@ class Duplicates:
             raise InputError("type a threshold, such as 0.8")
         watch.report(0, "Comparing with the threshold")
         matches = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
-        update: Update = {self.tab.status: render("bulk/templates/matches.html", found=matches)}
+        job = self.services.scoring.get(job_id or "")
+        # Explore ignores a threshold that its slider does not have. The keys are element ids.
+        query = {
+            "tab": "pairs",
+            "repeats-threshold": f"{threshold:.2f}",
+            "corpus-model": job.model,
+            "corpus-pooling": job.pooling or "",
+        }
+        html = render("bulk/templates/matches.html", found=matches, query=urlencode(query))
+        update: Update = {self.tab.status: html}
         # The files are in the order of `DOWNLOADS`.
         for button, file in zip(self.downloads, matches.outputs, strict=True):
             update[button] = visible(file)

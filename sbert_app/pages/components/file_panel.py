@@ -550,9 +550,10 @@ class _Head(NamedTuple):
 def _shown_columns(table: OpenedTable) -> list[str]:
     """Returns the first columns, after the ones that the table's own reading uses, which may be far to the right."""
     reading = table.reading
-    # Each once. They are not moved when a person chooses another role.
-    columns = dict.fromkeys((*reading.sentences, *reading.used, *table.columns))
-    return list(columns)[:SHOWN_COLUMNS]
+    # They are not moved when a person chooses another role.
+    columns = [*columns_of(reading), *reading.used, *table.columns]
+    # Each once. "" stands for none.
+    return list(dict.fromkeys(filter(None, columns)))[:SHOWN_COLUMNS]
 
 
 def _heads(reading: TableReading, columns: Chosen, shown_columns: Sequence[str]) -> list[_Head]:
@@ -611,7 +612,7 @@ class FileDoctor:
         """Builds the hidden fold inside the open Blocks. The element ids begin with ``prefix``."""
         self.services = services
         with gr.Accordion(
-            "Which rows, and a file without them",
+            "Rows at fault, and a file without them",
             open=False,
             visible=False,
             elem_id=f"{prefix}-doctor",

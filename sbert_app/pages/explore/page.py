@@ -180,7 +180,7 @@ class _ExplorePage:
                 [ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors"
             )
             self.array = gr.File(
-                label="Vectors of your own (.npy), a row for each row of the file",
+                label="Your own vectors (.npy), row by row",
                 height=130,
                 file_types=[".npy"],
                 elem_id="corpus-array",

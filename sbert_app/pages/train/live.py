@@ -106,6 +106,7 @@ class RunPanel:
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
             self.filter = gr.Textbox(
                 placeholder="Filter by name, id, state, objective, base, data",
+                label="Filter of the runs",
                 show_label=False,
                 container=False,
                 scale=4,

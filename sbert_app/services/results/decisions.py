@@ -83,6 +83,10 @@ class ModelDecision:
         """The difference in average precision, positive where this model is better."""
         return Difference.of(self.average_precision, other.average_precision)
 
+    def is_weaker_at_threshold(self, other: ModelDecision) -> bool:
+        """Whether the F1 at the recommended threshold is lower, with intervals that do not overlap."""
+        return self.safest.f1.high < other.safest.f1.low
+
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
@@ -130,7 +134,9 @@ class Decisions:
             if model is self.best:
                 continue
             difference = model.difference(self.best)
-            if difference and difference.low > -MARGIN:
+            is_as_good = difference and difference.low > -MARGIN
+            # The average precision says little about a single threshold.
+            if is_as_good and not model.is_weaker_at_threshold(self.best):
                 candidates.append(model)
         return max(candidates, key=lambda model: model.speed)
 
@@ -153,6 +159,9 @@ class Decisions:
         sentence = difference.describe(taken.label, other.label, "in average precision")
         if taken is not self.best:
             sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
+        elif other.is_weaker_at_threshold(taken):
+            f1 = [100 * model.safest.f1.value for model in (taken, other)]
+            sentence += f"; F1 ×100 at the threshold is {f1[0]:.1f} against {f1[1]:.1f}"
         # The interval reaches 0, so the average precision does not separate the two. `best` is the one
         # with the higher ρ.
         elif difference.low <= 0:

@@ -129,6 +129,15 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]
+    [address] = re.findall(r'href="([^"]*)"', str(applied[page.duplicates.tab.status]))
+    assert parse_qs(urlsplit(unescape(address)).query) == {
+        "tab": ["pairs"],
+        "repeats-threshold": ["0.90"],
+        "corpus-model": ["bag"],
+        "corpus-pooling": ["mean"],
+    }
+    low = page.duplicates.find(Watch(), job, 0.4)
+    assert "explore" not in low[page.duplicates.tab.status]
     assert all(
         button["visible"] for button in (applied[each] for each in page.duplicates.downloads)
     )

@@ -83,6 +83,19 @@ def test_a_model_that_is_as_good_but_slower_is_not_said_to_be_worse():
     assert "cannot show" not in found.reason
 
 
+def test_a_faster_model_that_is_weaker_at_its_threshold_is_not_to_take():
+    good = result(0.2)
+    scores = good.scores["cosine"].copy()
+    # As many false pairs as 95% hardly allows, in the middle of the matches.
+    scores[0:16:2] = np.quantile(scores[1::2], 0.25)
+    slow = EvalResult(good.scores, good.gold, good.num_sentences, 10.0)
+    fast = EvalResult({"cosine": scores}, good.gold, good.num_sentences, 1.0)
+    found = decide_results({ModelName("slow"): slow, ModelName("fast"): fast}, PAIRS, CRITERIA)
+    assert found.models[1].difference(found.best).low > -decisions.MARGIN
+    assert found.to_take.label == "slow"
+    assert "F1 ×100 at the threshold is" in found.reason
+
+
 def test_what_few_pairs_cannot_show_is_said_and_the_best_is_taken():
     few = PAIRS.select(range(40))
     results = {ModelName("good"): result(0.8, seconds=10.0), ModelName("fast"): result(0.9)}
