@@ -166,11 +166,14 @@ def _texts(words: Sequence[Word]) -> list[str]:
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
-    """Returns the words of a sentence as the tokenizer split them, but don't is one word. Each special token is a word."""
+    """Returns the words of a sentence as the tokenizer split them.
+
+    A word with an apostrophe, such as don't, stays whole. Each special token is a word.
+    """
     words = []
     prompt_length = len(vectors.prompt)
     # The places inside of words such as don't, which many tokenizers split at the apostrophe.
-    inside = set()
+    inside: set[int] = set()
     for match in re.finditer(r"\w+['’]\w+", vectors.prompt + sentence):
         inside.update(range(match.start() + 1, match.end()))
     # The first token of each word.
