@@ -228,7 +228,7 @@ def _is_blind(a: Side, b: Side, model: Model) -> bool:
     it does not know, so that it reads the same twice.
     """
     words = []
-    known = []
+    read_words = []
     for side in (a, b):
         unknown = _unknown_words(side, model)
         texts = [word.text for word in words_in_text(side.words)]
@@ -237,8 +237,8 @@ def _is_blind(a: Side, b: Side, model: Model) -> bool:
         if 2 * len(unknown) > count:
             return True
         words.append(texts)
-        known.append(["" if text in unknown else text for text in texts])
-    return words[0] != words[1] and known[0] == known[1]
+        read_words.append(["" if text in unknown else text for text in texts])
+    return words[0] != words[1] and read_words[0] == read_words[1]
 
 
 class _Reading(NamedTuple):
