@@ -211,6 +211,8 @@
     target.dispatchEvent(new Event("input", {bubbles: true}));
   }, true);
   addEventListener("popstate", () => location.search !== shown && location.reload());
+  // Escape closes the explanation of a term, which is open while the term has the focus.
+  addEventListener("keydown", ({key}) => key === "Escape" && document.activeElement?.closest(".term")?.blur());
 
   // A page is open when it no longer changes, and no visible part waits for its first answer. Parts that wait may come
   // late, as Gradio loads the script of each kind of component. A page that follows a run always changes a little, so it
@@ -219,7 +221,9 @@
   let opening = 0, latest = 0, hasWaited = false;
   function noteOpened() {
     const main = document.querySelector("main h1");
-    const isWaiting = [...document.querySelectorAll("main .waiting")].some((part) => part.checkVisibility());
+    const waiting = [...document.querySelectorAll("main .waiting")];
+    // A lesson, whose measurement may take minutes, can be left meanwhile.
+    const isWaiting = waiting.some((part) => part.checkVisibility() && !part.closest(".demo"));
     hasWaited ||= isWaiting;
     clearTimeout(opening);
     if (!main || isWaiting) return;

@@ -145,6 +145,7 @@
     const n = document.querySelector(".lesson-page")?.id.split("-").pop();
     if (!n) return;
     localStorage.setItem(LESSONS, JSON.stringify({...stored(), last: n}));
+    document.querySelectorAll("#rail .chip").forEach((chip) => chip.setAttribute("aria-current", chip.id === "go-" + n));
     const url = new URL(location.href);
     const isStep = url.searchParams.has("lesson");
     url.searchParams.set("lesson", n);  // beside the parameters of a class

@@ -73,6 +73,7 @@ def test_learn_turns_no_page_before_it_has_opened_one(open_slowly):
     page = open_slowly("/learn?lesson=5", do)
     expect(page.locator("#lesson-5")).to_be_visible()
     expect(page.locator("#next")).to_be_enabled()
+    expect(page.locator("#rail [aria-current=true]")).to_have_text("5 Cost")
 
 
 def test_bulk_keeps_an_upload_and_a_model(open_slowly, tmp_path):

@@ -168,7 +168,7 @@ def _texts(words: Sequence[Word]) -> list[str]:
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
     """Returns the words of a sentence as the tokenizer split them.
 
-    A word such as don't is one word, and so is each special token.
+    A word with an apostrophe, such as don't, stays whole. Each special token is a word.
     """
     words = []
     prompt_length = len(vectors.prompt)

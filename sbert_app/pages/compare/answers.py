@@ -265,10 +265,11 @@ def result(
     cards = _cards(answer, curves, is_measuring)
     # The places of the labels on the axis, from 0 to 5; None for a card that is not on it.
     places = [card.gold for card in cards]
-    blind = []
-    for comparison in answer.comparisons:
-        if comparison.is_blind:
-            blind.append(f"{_unknown(comparison)} Its score says nothing.")
+    blind = [
+        f"{_unknown(comparison)} Its score says nothing."
+        for comparison in answer.comparisons
+        if comparison.is_blind
+    ]
     # A score that says nothing is not explained.
     expected = None
     exact = None
@@ -414,9 +415,8 @@ def reason(answer: Answer) -> Reason | None:
             return None
         return Reason("", [], cosine, cross, pending=min(answer.word_count, MOST_LEFT_OUT))
     changes = [change for change in answer.changes if change.has_letters]
-    if not changes:
-        # All are punctuation marks.
-        changes = list(answer.changes)
+    # All may be punctuation marks.
+    changes = changes or list(answer.changes)
     if not changes:
         return None
     changes.sort(key=lambda change: -abs(change.cosine_change))

@@ -218,10 +218,7 @@ class _LearnPage:
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             """Opens the next lesson of the class (a ``step`` of 1), or the previous one (-1)."""
             numbers = class_link.numbers
-            # If the open lesson is not in the class, both buttons lead to the first one of the class.
-            place = 0
-            if current in numbers:
-                place = numbers.index(current) + step
+            place = numbers.index(current) + step
             last = len(numbers) - 1
             return _show_lesson(numbers[min(max(place, 0), last)], class_link)
 

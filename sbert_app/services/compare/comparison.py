@@ -230,7 +230,7 @@ def _is_blind(a: Side, b: Side, model: Model) -> bool:
     it does not know, so that it reads the same twice.
     """
     words = []
-    known_words = []
+    read_words = []
     for side in (a, b):
         unknown = _unknown_words(side, model)
         texts = [word.text for word in words_in_text(side.words)]
@@ -239,8 +239,8 @@ def _is_blind(a: Side, b: Side, model: Model) -> bool:
         if 2 * len(unknown) > count:
             return True
         words.append(texts)
-        known_words.append(["" if text in unknown else text for text in texts])
-    return words[0] != words[1] and known_words[0] == known_words[1]
+        read_words.append(["" if text in unknown else text for text in texts])
+    return words[0] != words[1] and read_words[0] == read_words[1]
 
 
 class _Reading(NamedTuple):
