@@ -30,7 +30,7 @@ def build(services: Services) -> None:
     """Builds the tab inside the open Blocks; it opens with a check of the shipped calibration."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "calibrate", DATA, "stsb:dev", label="Fit on")
-    with gr.Row():
+    with gr.Row(elem_id="calibrate-check"):
         second = open_dropdown(
             "Check on", DATA, OR_HUB, value="stsb:test", scale=2, elem_id="calibrate-check-data"
         )

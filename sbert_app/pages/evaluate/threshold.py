@@ -109,6 +109,7 @@ def build(services: Services) -> None:
         "threshold",
         "Find the threshold",
         ("find-threshold", "stop-threshold", "threshold-status"),
+        status=messages.waiting("Opening the shipped measurement …"),
     )
     pickers.panel.hold([tab.start])
     on_open(pickers.panel.take, [pickers.panel.upload, *pickers.panel.outputs])

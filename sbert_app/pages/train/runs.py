@@ -306,15 +306,17 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         if base is not None and best < base:
             label += " after training"
         step = f"at step {progress.best['step']:,}"
-        tiles.append((f"{best:.{digits}f}", label, step))
+        tiles.append((format_number(best, digits), label, step))
         if base is not None:
             gain = format_number(best - base, digits, "+")
-            tiles.append((gain, "against the base", f"which has {base:.{digits}f}"))
+            tiles.append((gain, "against the base", f"which has {format_number(base, digits)}"))
         last = progress.figure(latest)
         if latest is not None and last is not None and latest is not progress.best:
-            tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
+            tiles.append((format_number(last, digits), "last", f"at step {latest['step']:,}"))
     elif base is not None:
-        tiles.append((f"{base:.{digits}f}", metric.label, "of the base, before the first step"))
+        tiles.append(
+            (format_number(base, digits), metric.label, "of the base, before the first step")
+        )
     if progress.test is not None:
         spearman = f"{100 * progress.test['spearman']:.1f}"
         tiles.append((spearman, f"on {progress.test['data']}", "held out"))
@@ -365,7 +367,7 @@ def _row(run: Run) -> dict[str, str]:
         row["done"] = f"{100 * progress.step // progress.steps}%"
     if best is not None:
         row["metric"] = _unit(run)
-        row["best"] = f"{best:.{digits}f}"
+        row["best"] = format_number(best, digits)
         if base is not None:
             row["gain"] = format_number(best - base, digits, "+")
     return row
