@@ -397,7 +397,8 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         labels += part.labels or ()
         rows += part.rows
         notes += [f"{part.name}: {note}" for note in (*part.notes, f"{len(part):,} rows")]
-    # ``joined`` and ``unclear_as_no`` are about the rows and the labels of one file, and are left out.
+    # ``joined`` and ``unclear_as_no`` are about the rows and the labels of a single file, and are
+    # left out.
     return Dataset(
         name="+".join(part.name for part in parts),
         columns=tuple(list(chain.from_iterable(column)) for column in columns),

@@ -214,8 +214,8 @@ class PackedPairs(PackedRunner[PairRow]):
         self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
-        # ``rows`` are lists of positions in ``texts``. The n pairs are numbered in this order, through
-        # all rows.
+        # ``rows`` are lists of positions in ``texts``. The n pairs are numbered in this order,
+        # through all rows.
         packed, bias = self.pack(texts, rows)
         splits = [texts[i].split for i in chain.from_iterable(rows)]
         split = to_device(torch.tensor(splits), self.device)  # (n,)

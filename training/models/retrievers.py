@@ -131,8 +131,8 @@ class Reranked(Retriever):
             else:
                 scores = self.model.score([(queries[query], document) for document in candidates])
                 best = np.argsort(-scores, kind="stable")
-            # ``best`` has positions in ``head``. A retriever may leave documents out, such as the ones
-            # without a word of the query; they follow in their old order.
+            # ``best`` has positions in ``head``. A retriever may leave documents out, such as the
+            # ones without a word of the query; they follow in their old order.
             others = np.setdiff1d(np.arange(len(head)), best)
             ranking[query] = np.concatenate([head[best], head[others], rest])[:k]
         return ranking

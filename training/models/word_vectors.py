@@ -145,7 +145,7 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
 def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarray:
     """Reads the ``cells`` after the word of a line as float32 (D,). InputError unless they are D finite numbers.
 
-    ``expected`` is D, the number of cells in the first line.
+    ``expected`` is D, the number of cells in the first line; 0 if that line has none.
     """
     try:
         numbers = np.array(cells, dtype=np.float32)
