@@ -228,6 +228,9 @@ def test_uploads_kept_for_runs_have_their_limit(tmp_path):
 def test_every_state_has_its_words_and_hostile_names_stay_text(services):
     store = services.jobs.store
     run = store.create(RunConfig("regression", name=HOSTILE, train_data=HOSTILE, base=HOSTILE))
+    assert "As a model" not in train_runs.status(run, 1)
+    (run.folder / "model").mkdir()
+    (run.folder / "model" / "config.json").touch()
     for state in ("queued", "running", "finished", "failed", "stopped", "interrupted"):
         (run.folder / "run.json").write_text(
             json.dumps({"state": state, "created": 1.0, "reason": HOSTILE})
