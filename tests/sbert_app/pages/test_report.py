@@ -165,8 +165,8 @@ def test_an_experiment_has_its_statistics_and_its_runs(store):
 
 
 def test_the_command_names_a_learning_rate_that_is_not_the_default_of_its_objective():
-    assert "--learning-rate 2e-05" in command_of(RunConfig("mlm", learning_rate=2e-5))
-    assert "--learning-rate" not in command_of(RunConfig("mlm"))
+    assert "--lr 2e-05" in command_of(RunConfig("mlm", learning_rate=2e-5))
+    assert "--lr" not in command_of(RunConfig("mlm"))
 
 
 def test_the_command_of_a_run_gives_its_config_again():
