@@ -92,8 +92,10 @@ class AccessPolicy:
         # are checked below as such: a local folder of the same name would be opened in their place.
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         if self._is_public and not is_known and model.name not in ENCODERS:
-            models = f"{', '.join(ENCODERS)} and those of its runs"
-            raise _refused(f"this app is open to everybody and has the models {models}")
+            models = ", ".join((*ENCODERS, *CROSS_ENCODERS, *BASELINES))
+            raise _refused(
+                f"this app is open to everybody and has the models {models} and those of its runs"
+            )
         if is_known or self._in_allowed_folder(model.name):
             return name
         if is_repo_id(model.name):

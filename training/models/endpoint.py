@@ -166,6 +166,6 @@ class EndpointModel(VectorModel):
         if vectors.shape[1] != self.full_dimension:
             raise InputError(
                 f"{self.endpoint.address} gave {self.full_dimension} dimensions before and gives {vectors.shape[1]} "
-                "now, from index 0 on: another model is behind its name; start again"
+                "now: another model is behind its name; start again"
             )
         return vectors

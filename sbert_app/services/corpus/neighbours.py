@@ -119,8 +119,10 @@ def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
 
     def compute() -> np.ndarray:
         rows, distances = neighbours(np.asarray(embedded.vectors), k + 1, watch)
-        # Each sentence is its own first neighbour.
-        found_by = np.bincount(rows[:, 1:].ravel(), minlength=len(rows))
+        # Each sentence is its own first neighbour, and takes the places of missing ones.
+        others = rows[:, 1:]
+        is_other = others != np.arange(len(rows))[:, None]
+        found_by = np.bincount(others[is_other], minlength=len(rows))
         closeness = 1 - distances[:, 1:].mean(axis=1)
         # The cache stores one array, so the counts become floats.
         return np.stack([found_by, closeness])

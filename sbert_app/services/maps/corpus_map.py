@@ -209,8 +209,10 @@ def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
     # The number of common neighbours of each sentence in the sample.
     common = []
     for row, first, second in zip(rows.tolist(), *neighbours, strict=True):
-        shared = set(first).intersection(second)
-        common.append(len(shared - {row}))
+        # Among many duplicates a sentence may not find itself. Then the last neighbour is left out.
+        first_others = [other for other in first if other != row][:count]
+        second_others = [other for other in second if other != row][:count]
+        common.append(len(set(first_others).intersection(second_others)))
     moved = []
     for position in np.argsort(common, kind="stable")[:MOST_MOVED]:
         # Without a change in its neighbours, a sentence has not moved.

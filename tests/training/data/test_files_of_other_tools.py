@@ -15,7 +15,8 @@ from openpyxl import Workbook
 from training.catalogue import LABELLED, PAIRS, SCORED, TRIPLETS
 from training.data.gold import GoldColumn
 from training.data.load import load_data
-from training.data.tables.table import opened_file
+from training.data.tables.lists import with_rows_of_lists
+from training.data.tables.table import open_table, opened_file
 from training.errors import InputError
 
 PAIR = [
@@ -420,6 +421,19 @@ def test_names_of_columns_in_other_languages(tmp_path, head):
     path.write_text("rater1,rater2,answer\n4,5,12\n", encoding="utf-8")
     with pytest.raises(InputError, match="has the columns rater1, rater2, answer"):
         load_data(str(path))
+
+
+def test_the_note_of_a_row_with_empty_lists_does_not_move_to_another_row(tmp_path):
+    first, second = map(list, zip(*PAIR, strict=True))
+    row = {"sent1": first, "sent2": second, "id": "a"}
+    empty = {"sent1": [], "sent2": [], "id": "\ud83d"}
+    # The layout is read from the first rows.
+    path = lines(tmp_path / "a.jsonl", *[row] * 600, empty, row, row | {"id": "\ud83d"})
+    noted = []
+    for batch in with_rows_of_lists(open_table(path)).batches():
+        noted += [batch.first_row + at for at in batch.notes]
+    # Each of the 601 rows before the last one is three pairs.
+    assert noted == [3 * 601 + 1]
 
 
 @pytest.mark.parametrize(

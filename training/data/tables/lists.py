@@ -101,9 +101,7 @@ class ListsTable(OpenedTable):
             rows: list[tuple[Any, ...]] = []
             notes: dict[int, str] = {}
             for at, cells in enumerate(zip(*batch.rows.values(), strict=True)):
-                if at in batch.notes:
-                    # The note stays with the first of the rows that this row becomes.
-                    notes[len(rows)] = batch.notes[at]
+                first = len(rows)
                 row = dict(zip(batch.rows, cells, strict=True))
                 for single in self._side_by_side(row, first_row + len(rows)):
                     # For each column of ``inner`` the alternatives that its cell becomes. Each new
@@ -111,6 +109,9 @@ class ListsTable(OpenedTable):
                     parts = [self._parts(name, cell) for name, cell in single.items()]
                     for combination in product(*parts):
                         rows.append(tuple(chain.from_iterable(combination)))
+                # The note stays with the first of the rows that this row becomes, if there is one.
+                if at in batch.notes and len(rows) > first:
+                    notes[first] = batch.notes[at]
             # A row with empty ``parallel`` lists becomes no row, so there may be none.
             if rows:
                 columns = map(list, zip(*rows, strict=True))

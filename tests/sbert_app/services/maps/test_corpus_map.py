@@ -23,3 +23,13 @@ def test_two_models_are_compared_by_shared_neighbours():
         [],
     )
     assert moved_neighbours(MapResult(spaces[:1], [points], "key", False, 1.0)) is None
+
+
+def test_no_more_than_all_neighbours_are_shared_among_duplicates():
+    vectors = np.zeros((60, 8), dtype=np.float32)
+    vectors[:, 0] = 1
+    corpus = Corpus("copies", ["the same"] * 60)
+    spaces = [EmbeddedCorpus(corpus, vectors, "m", "mean", "key", 0.0)] * 2
+    points = np.zeros((60, 2), dtype=np.float32)
+    share, _ = moved_neighbours(MapResult(spaces, [points, points], "key", False, 1.0))
+    assert share == 1
