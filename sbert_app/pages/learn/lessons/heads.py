@@ -160,10 +160,9 @@ def head_bars(result: Heads) -> go.Figure:
     training = [100 * row.train_accuracy for row in result.rows]
     test = [100 * row.test_accuracy for row in result.rows]
     labels = [row.label for row in result.rows]
-    pale = "rgba(0,114,178,0.28)"
     figure = go.Figure()
     for name, values, colour in (
-        ("training pairs", training, pale),
+        ("training pairs", training, "rgba(0,114,178,0.28)"),
         ("new pairs", test, PALETTE["blue"]),
     ):
         figure.add_bar(
