@@ -38,7 +38,7 @@ def train(page: Page) -> None:
     """The first preset, from start to end."""
     expect(page.locator("#plan")).to_contain_text("200 steps of 16")
     page.click("#start")
-    expect(page.locator("#run-status .chipword").first).to_have_text("finished", timeout=600_000)
+    expect(page.locator("#run-status .chipword").first).to_have_text("finished", timeout=1_800_000)
     page.evaluate("window.scrollTo(0, 0)")
 
 

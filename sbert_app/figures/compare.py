@@ -156,10 +156,15 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
         x0=1,
         y0=1,
     )
-    title_below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.02}
     alt = f"{title}: every pair of {n} sentences"
     return apply_style(
-        figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=title_below, margin_b=54
+        figure,
+        480,
+        alt,
+        TOP | ticks,
+        DOWNWARDS | ticks,
+        title={"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.02},
+        margin_b=54,
     )
 
 

@@ -161,12 +161,10 @@ def head_bars(result: Heads) -> go.Figure:
     training = [100 * row.train_accuracy for row in result.rows]
     test = [100 * row.test_accuracy for row in result.rows]
     labels = [row.label for row in result.rows]
-    pale = "rgba(0,114,178,0.28)"
-    blue = PALETTE["blue"]
     figure = go.Figure()
-    for name, values, colour, ink in (
-        ("training pairs", training, pale, PALETTE["grey"]),
-        ("new pairs", test, blue, blue),
+    for name, values, colour in (
+        ("training pairs", training, "rgba(0,114,178,0.28)"),
+        ("new pairs", test, PALETTE["blue"]),
     ):
         figure.add_bar(
             name=name,
@@ -177,7 +175,6 @@ def head_bars(result: Heads) -> go.Figure:
             hovertemplate=f"%{{y}}, {name}: %{{x:.1f}}%<extra></extra>",
             text=[f"{value:.0f}" for value in values],
             textposition="outside",
-            textfont_color=ink,
             cliponaxis=False,
         )
     figure.add_vline(x=100 * result.chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
