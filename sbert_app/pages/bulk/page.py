@@ -74,8 +74,8 @@ ANSWER_FIRST = "Answer the question above the first rows"
 OF_EXAMPLE = "An example, already scored; its pairs are deliberately hard"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
 ONE_SENTENCE = (
-    "One column is read as sentences, and pairs need two. Choose the other in the head of the "
-    "table, or take this list to Explore, which maps it and removes its duplicates"
+    f"{CHOOSE_COLUMNS}; one is found. If the file is a list of sentences, take it to Explore, which "
+    "maps it and removes its duplicates"
 )
 CHECK_COLUMNS = "The columns are read by what they hold: check them, then press Score."
 

@@ -150,7 +150,7 @@ def test_a_list_is_told_that_pairs_need_two_columns(page, tmp_path):
     rows = "".join(f"T-{n};{['mail', 'web'][n % 2]};Where is room {n}?\n" for n in range(12))
     path.write_text("nr;channel;question\n" + rows)
     opened = page.open(str(path), [])
-    assert "One column is read as sentences, and pairs need two" in opened[page.status]
+    assert "one is found. If the file is a list of sentences" in opened[page.status]
 
 
 def test_the_link_of_a_threshold_opens_the_file_as_it_was_read_there(page, pairs):
