@@ -624,12 +624,18 @@ def _encoder_card(
         card.meaning = SAYS_NOTHING
     elif curve:
         card.gold = curve.gold_score(comparison.cosine)
-        card.meaning = meaning(card.gold)
+        card.meaning = _meaning(card.gold, card.cut)
         card.error = _error(card.gold, example)
         card.basis = _basis(curve, comparison)
     elif is_measuring:
         card.meaning = MEASURING
     return card
+
+
+def _meaning(gold: float, cut: str) -> str:
+    """Returns the meaning of a score, with a reservation if the pair is ``cut``."""
+    words = meaning(gold)
+    return f"{words}, as far as it was read" if cut else words
 
 
 def _cut(comparison: Comparison) -> str:
@@ -696,6 +702,6 @@ def _cross_encoder_card(
         card.cut = "Only the beginnings were compared: the model reads no more."
     # The score is from 0 to 1, the gold scale from 0 to 5.
     card.gold = score * 5
-    card.meaning = meaning(card.gold)
+    card.meaning = _meaning(card.gold, card.cut)
     card.error = _error(card.gold, example)
     return card

@@ -140,6 +140,7 @@ class TestScores:
         html = shown(comparison(b=long, cross_encoder="c", cross_score=0.4, cross_is_cut=True))
         cards = html.split('<section class="card')
         assert "The model reads only the first 239 words of the second sentence." in cards[1]
+        assert cards[2].count("as far as it was read") == 1
         assert "Only the beginnings were compared" in cards[2] and "first sentence" not in "".join(
             cards[1:]
         )
