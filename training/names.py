@@ -430,8 +430,11 @@ class DataName:
             return None
         return f"{self.name.partition(':')[0]}:test"
 
-    def absolute(self, **settings: str | None) -> DataName:
-        """Returns the name for use in another folder: a file by its absolute path, with defaults for its settings."""
+    def absolute(self, **defaults: str | None) -> DataName:
+        """Returns the name for use in another folder: a file gets its absolute path.
+
+        ``defaults`` fill in the settings of the file that the name leaves open.
+        """
         if self.name.startswith(BEIR):
             judged, split = self.judged
             name = f"{BEIR}{judged.absolute().name}"
@@ -440,7 +443,7 @@ class DataName:
             return replace(self, name=name)
         if not self.path.exists():
             return self
-        settings = {key: getattr(self, key) or value for key, value in settings.items()}
+        settings = {key: getattr(self, key) or value for key, value in defaults.items()}
         return replace(self, name=str(self.path.absolute()), **settings)
 
 

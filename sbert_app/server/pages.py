@@ -197,6 +197,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
+    # A gr.Blocks whose generators send each step whole, and not as edits of the step before.
     app = WholeSteps(title=f"{name.title()} · SBERT Lab", analytics_enabled=False, fill_width=True)
     app.queue(default_concurrency_limit=4, max_size=512)
     with app:

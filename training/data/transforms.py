@@ -268,7 +268,7 @@ def _contrastive(
 
 
 def positive_and_negative(data: Dataset) -> tuple[int, int]:
-    """The indices of the positive and of the negative label. InputError unless exactly one name says each."""
+    """The indices of the positive and of the negative label. InputError unless there is one name of each."""
     sides = [side_of(name) for name in data.label_names]
     if sides.count(True) == 1 and sides.count(False) == 1:
         return sides.index(True), sides.index(False)

@@ -203,12 +203,12 @@ def bootstrap_interval(
 ) -> Interval:
     """Computes a 95% bootstrap interval of the correlation of scores ``x`` and gold scores ``y``.
 
-    Spearman's is the percentile interval. Pearson's is studentised on Fisher's z scale (Efron &
-    Tibshirani 1993, chapter 12), as the percentile interval of few pairs covers too little. From
-    20,000 pairs on, both use a normal distribution on that scale, with the variance of the
-    correlation's influence function, which is also correct for rare labels, unlike Fisher's 1/(N -
-    3). With ``keys`` (`sentence_keys`) they allow for shared sentences. NaN for fewer than four
-    pairs and for constant values.
+    Spearman's is the percentile interval. For Pearson's the percentile interval of few pairs covers
+    too little, so it is studentised on Fisher's z scale (Efron & Tibshirani 1993, chapter 12). From
+    20,000 pairs on, both are normal intervals on the z scale. Their variance is the variance of the
+    correlation's influence function. Unlike Fisher's 1/(N - 3), it is also correct for rare labels.
+    With ``keys`` (`sentence_keys`) they allow for shared sentences. NaN for fewer than four pairs
+    and for constant values.
     """
     value = CORRELATIONS[statistic](x, y)
     if np.isnan(value) or len(x) < 4:

@@ -159,6 +159,7 @@ def _adapter(
             # None for tasks without queries and documents.
             role = getattr(prompt_type, "value", prompt_type)
             reader = encoder if role is None else encoder.for_role(str(role))
+            # With None the vectors have length 1 only if the model's folder says so.
             vectors = reader.encode(sentences, normalize=None, should_stop=should_stop)
             done += len(sentences)
             if on_progress is not None:

@@ -207,8 +207,8 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
             missing, _ = model.base_model.load_state_dict(weights, strict=False)
             # The pooler is part of the head, so its weights may be missing.
             is_whole = all(name.startswith("pooler.") for name in missing)
-            # A decoder's head reads the last token. In training it would read padding, as it gets
-            # word embeddings in place of token ids.
+            # A decoder's head reads the last token that is not padding, and finds it by the token ids.
+            # In training the model gets word embeddings instead of ids, so the head would read padding.
             is_decoder = isinstance(model, GenericForSequenceClassification)
             if is_whole and not is_decoder:
                 return model.to(encoder.device)

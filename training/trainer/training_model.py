@@ -425,10 +425,11 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         r=rank, lora_alpha=2 * rank, lora_dropout=0.05, target_modules="all-linear", bias="none"
     )
     if isinstance(backbone, JointPairModel):
+        # "all-linear" would give adapters to the head, too.
         layers = backbone.transformer.encoder.named_modules(prefix="transformer.encoder")
         settings.target_modules = {name for name, module in layers if isinstance(module, nn.Linear)}
         adapted = get_peft_model(cast("Any", backbone), settings)
-        # peft trains only the adapters. The head is trained too.
+        # peft leaves only the adapters trainable, but the weights of the head are trained as well.
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted

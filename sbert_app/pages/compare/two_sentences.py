@@ -116,7 +116,7 @@ class TwoSentences:
         # The last random STSb pair, an `ExamplePair`.
         self.random_stsb = gr.State(None)
         # The model whose pooling was selected last, by its name without other settings
-        # (`_with_pooling`).
+        # (`_name_and_pooling`).
         self.shown_model = gr.State(DEFAULT_MODEL)
         # The inputs for which nothing is downloaded until the visitor asks: those whose download
         # was stopped, and those that a link has filled in.
@@ -246,7 +246,7 @@ class TwoSentences:
         if "pooling" in query or "model" not in query:
             # `answer_pair` reports an invalid name.
             with suppress(InputError):
-                shown_model = str(_with_pooling(named_model(query.get("model"))))
+                shown_model = str(_name_and_pooling(named_model(query.get("model"))))
         inputs = []
         updates = []
         # The fields of a question are in the order of the inputs. An update leaves a field as it is
@@ -275,12 +275,14 @@ class TwoSentences:
         time.
 
         Args:
-            values: the inputs, the last random pair, the model whose pooling was selected last, the
-                inputs whose download was stopped, and the questions of the visitor.
+            values: the inputs, the last random pair, the model for which the pooling was selected
+                last, the inputs whose download was stopped, and the questions: a dict with a mark of
+                the newest request and, under `SHOWN`, the answer that the page shows.
             waits: whether to wait for a cross-encoder that is being loaded. If not, its score is
                 left out.
         """
         *fields, random_pair, shown_model, stopped, questions = values
+        # A function that tells whether no newer request has started since.
         is_newest = ask(questions)
         models = self.services.models
         try:
@@ -293,7 +295,8 @@ class TwoSentences:
                 questions[SHOWN] = None
                 is_stopped = tuple(fields) == stopped
                 return self._without_models(inputs, is_stopped, questions)
-            model = _with_pooling(inputs.model)
+            # Other settings of the model do not change its pooling.
+            model = _name_and_pooling(inputs.model)
             if str(model) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
                 inputs = replace(inputs, pooling=models.get(model, VectorModel).pooling)
@@ -472,7 +475,7 @@ class TwoSentences:
         return curves, problems
 
 
-def _with_pooling(model: ModelName) -> ModelName:
+def _name_and_pooling(model: ModelName) -> ModelName:
     """Returns the model with the pooling in its name if there is one, and without other settings."""
     return ModelName(model.name, pooling=model.pooling)
 

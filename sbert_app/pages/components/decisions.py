@@ -24,7 +24,7 @@ use_button = macro("use_button")
 
 
 def criterion_label(criterion: str) -> str:
-    """Returns the label of a criterion, such as "precision=0.95"."""
+    """Returns the label of a criterion: "precision ≥ 95%" for "precision=0.95"."""
     parsed = Criterion.parse(criterion)
     if parsed.kind == BEST_F1:
         return "best F1"

@@ -347,12 +347,17 @@ def _text(lesson: Lesson) -> Markup:
 
 
 def _field_updates(view: _LessonView, class_link: ClassLink, request: gr.Request) -> Update:
-    """The updates of the fields to the values of the address or the class; other fields keep the lesson's values."""
+    """Returns an update for each field: the value in the address, or else the value of the class.
+
+    A field without either keeps the lesson's value.
+    """
+    # The fields are among the controls of the demo.
     class_values = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
     updates = dict(zip(view.fields, values_of(view.fields, request), strict=True))
     for field, value in updates.items():
         # The update of a field that the address does not name is ``gr.skip()``.
         is_in_address = value != gr.skip()
+        # The field was built with the lesson's value, so an equal value needs no update.
         if not is_in_address and class_values[field] != field.value:
             updates[field] = class_values[field]
     return updates

@@ -172,6 +172,7 @@ def apply_threshold(
         # Row numbers count from 1.
         false_pairs = [pair for pair in first_matches if is_false[pair[0] - 1]]
     paths = (*outputs.matched, outputs.groups, outputs.deduplicated)
+    # `first` of the graph has one entry for each distinct sentence, `sizes` one for each group.
     return MatchSummary(
         threshold=threshold,
         score=score,

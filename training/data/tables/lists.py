@@ -173,9 +173,9 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
 
 
 def with_two_sentences(table: OpenedTable) -> OpenedTable:
-    """Splits a column with two sentences in each cell into two columns, in a table that has judgements.
+    """Splits a column of texts with two sentences in each cell into two columns, if the table has judgements.
 
-    Any other table is returned as it is.
+    A line end or a tab separates the sentences. Any other table is returned as it is.
     """
     is_judged = any(normalize_name(name) in (*SCORES, *LABELS) for name in table.columns)
     texts = []
@@ -189,6 +189,7 @@ def with_two_sentences(table: OpenedTable) -> OpenedTable:
         table,
         {texts[0]: FORMS[2]},
         f"{texts[0]} holds both sentences in each cell.",
+        # The cells are texts to split, and not lists.
         are_texts=True,
     )
 
