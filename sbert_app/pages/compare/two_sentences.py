@@ -253,8 +253,13 @@ class TwoSentences:
         # where the address has no value, but ``stopped`` needs the value of every field.
         for parameter, field in zip(dataclasses.fields(Question), self.inputs, strict=True):
             value = query.get(parameter.name)
-            inputs.append(value or field.value)
-            updates.append(value or gr.skip())
+            # Only a sentence can be empty.
+            if value is None or (value == "" and parameter.name not in ("a", "b")):
+                inputs.append(field.value)
+                updates.append(gr.skip())
+            else:
+                inputs.append(value)
+                updates.append(value)
         has_models = any(query.get(name) for name in ("model", "cross", "second"))
         stopped = tuple(inputs) if has_models else None
         return *updates, shown_model, stopped

@@ -18,7 +18,7 @@ from training.data.dataset import Dataset
 from training.evaluation.bootstrap import Estimate, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
 
-MAX_ERRORS = 5
+MAX_ERRORS = 4
 # The fewest pairs of a slice for which ρ is computed.
 MIN_PAIRS = 10
 NEGATIONS = {

@@ -51,6 +51,12 @@ def test_a_link_begins_no_download(page, monkeypatch):
     assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None
 
 
+def test_a_sentence_that_is_empty_in_the_address_stays_empty(page):
+    a, b, model, *_ = page.open_link(SimpleNamespace(query_params={"a": "", "b": "x", "model": ""}))
+    assert (a, b) == ("", "x")
+    assert model == gr.skip()
+
+
 def test_the_reason_follows_the_answer_and_a_long_pair_waits_for_a_click(page):
     request = SimpleNamespace(query_params={}, headers={})
     questions: dict = {}

@@ -219,6 +219,6 @@ def build() -> Demo:
             100, 500, 200, step=100, label="Pairs", min_width=180, elem_id="learn-layer-pairs"
         )
         models = [DEFAULT_MODEL, (f"random weights ({RANDOM_WEIGHTS})", RANDOM_WEIGHTS)]
-        hint = "Or a Hub id, where the Hub can be reached"
+        hint = "Or a Hugging Face id, where the Hub can be reached"
         model = open_dropdown("Model", models, hint, min_width=220, elem_id="learn-layer-model")
     return Demo([pooling, pairs, model], show, model=model)

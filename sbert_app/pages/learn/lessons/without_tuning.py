@@ -116,11 +116,11 @@ def build() -> Demo:
         model = gr.Textbox(
             DEFAULT_MODEL,
             label="Model",
-            info="Or a Hub id, where the Hub can be reached",
+            info="Or a Hugging Face id, where the Hub can be reached",
             max_lines=1,
             submit_btn=True,
             min_width=220,
             elem_id="learn-model",
         )
-    # Nothing is measured while a Hub id is typed.
+    # Nothing is measured while an id is typed.
     return Demo([pairs, model], show, model=model, triggers=[pairs.change, model.submit])
