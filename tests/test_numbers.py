@@ -343,7 +343,7 @@ def raw_card() -> list[str]:
 
 def lesson() -> list[str]:
     rho = [100 * step["spearman"] for step in result("gpu")["language_model"]]
-    return [f"a ρ ×100 of {rho[0]:.1f} on STSb dev, and {rho[-1]:.1f} after training"]
+    return [f"a ρ ×100 of {rho[0]:.1f} on all of STSb dev, and {rho[-1]:.1f} after training"]
 
 
 BENCHMARKS = "benchmarks/README.md"

@@ -349,7 +349,7 @@ def test_training_on_data_that_does_not_suit_leaves_no_run(run: Run, folder: Pat
         *at,
     )
     assert said.code == cli.WRONG_INPUT
-    assert "plain.csv has several columns of sentences" in said.complaint
+    assert "plain.csv holds pairs" in said.complaint
     assert run("runs", "list", *at, "--json").json == {"runs": []}
 
 

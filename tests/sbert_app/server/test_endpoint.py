@@ -35,8 +35,7 @@ SERVICES: Any = SimpleNamespace(settings=SimpleNamespace(root_path=""))
 
 
 class SearchBody(Body):
-    query: Sentence
-    """A question."""
+    query: Sentence = Field(description="A question.")
     model: Name = "m"
     sentences: Sentences | None = None
     k: int = Field(10, ge=1, le=100)

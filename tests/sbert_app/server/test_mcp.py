@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 import pytest
 from fastapi import FastAPI
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -27,8 +27,7 @@ SERVICES: Any = SimpleNamespace(settings=SimpleNamespace(root_path="/lab"))
 
 
 class NumberBody(Body):
-    number: int
-    """A number."""
+    number: int = Field(description="A number.")
     shout: bool = False
 
 
