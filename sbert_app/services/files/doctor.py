@@ -160,7 +160,7 @@ def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[i
     target = "score" if data.kind == SCORED else "label"
     return {
         f"equal to others that have another {target}": conflicts,
-        "equal to an earlier one": repeated,
+        "equal to an earlier one, ignoring case and spaces": repeated,
         "a sentence and itself": same_twice,
     }
 

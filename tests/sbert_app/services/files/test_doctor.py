@@ -37,7 +37,7 @@ def test_a_file_is_examined_and_written_without_its_faults(tmp_path):
     findings = examine(data, Reader(), {"tests": Dataset.from_pairs(["BEFORE."], ["Tested."])})
     assert {finding.what: finding.rows for finding in findings} == {
         "equal to others that have another label": [4, 5],
-        "equal to an earlier one": [2, 3],
+        "equal to an earlier one, ignoring case and spaces": [2, 3],
         "a sentence and itself": [6],
         "also in tests": [8],
         "text of which bag-of-words knows no token": [7],
