@@ -134,7 +134,7 @@ def test_wrong_files_are_named_and_pages_built_before_torch_is_imported(tmp_path
 import sys
 from pathlib import Path
 from sbert_app.cli import main
-slow = {"torch", "transformers", "scipy.stats", "datasets", "umap"}
+slow = {"torch", "transformers", "scipy.stats", "datasets", "umap", "plotly.graph_objs"}
 print(main(["encode", "no-such-file.csv", "out.npy"]), slow & set(sys.modules))
 from sbert_app.server.app import create_app
 from sbert_app.services.container import Services
