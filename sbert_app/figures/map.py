@@ -92,9 +92,9 @@ LEGEND_LENGTH = 24
 COARSE = "coarse"
 FINE = "fine"
 NAME_STYLE = {
-    # In the dark, assets/explore.css exchanges the two colours.
-    "font": {"size": 13, "color": "#1f2933"},
-    "bgcolor": "rgba(255,255,255,0.8)",
+    # Legible on a white and on a black background.
+    "font": {"size": 13, "color": "white"},
+    "bgcolor": "rgba(31,41,51,0.78)",
     "borderpad": 2,
     "showarrow": False,
     "captureevents": False,
