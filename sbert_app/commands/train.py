@@ -18,7 +18,7 @@ from typer import Option
 
 from sbert_app.commands import options
 from sbert_app.commands.ablate import run_experiment
-from sbert_app.formats import format_duration
+from sbert_app.formats import format_count, format_duration
 from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.experiments.experiment import SEEDS, Experiments, is_experiment, new_seeds
@@ -293,7 +293,8 @@ def _train_seeds(
 
 def _summary(result: RunResult, warnings: Sequence[str]) -> str:
     """Returns lines on a run that has ended: how it ended, its metrics, its warnings, and where its model is."""
-    head = f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"
+    steps = format_count(result.steps, "step")
+    head = f"{result.id}: {result.status} after {steps} in {format_duration(result.seconds)}"
     if result.reason:
         head += f": {result.reason}"
     lines = [head]
